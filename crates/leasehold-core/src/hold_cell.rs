@@ -22,7 +22,7 @@ use std::time::Duration;
 /// that they have seen the deadline pass.
 #[derive(Debug)]
 pub struct HoldCell {
-    name: HoldName,
+    pub(crate) name: HoldName,
     permits: u32,
     acquired_at: Instant,
     /// In nanoseconds; [`SEEN`] is set once a guard has seen the deadline pass.
@@ -33,20 +33,17 @@ pub struct HoldCell {
     watches: Mutex<Option<Box<Slab<Waker>>>>,
     /// Number of guards that expect renewals.
     renewed: AtomicU32,
-    max_hold_at: Instant,
+    /// The end of `max_hold`, which caps the deadline.
+    pub(crate) max_hold_at: Instant,
     /// The hold was granted locally and is not on the server.
     degraded: AtomicBool,
     /// The fencing token of the first grant; 0 if the kind has none.
     token: AtomicU64,
     /// The number of acknowledging replicas plus one; 0 if none were required.
     acknowledged: AtomicU32,
-    /// Boxed, because most holds have none.
-    attachment: OnceLock<Box<Attachment>>,
+    /// The runtime's attachment.
+    attachment: OnceLock<Box<dyn Any + Send + Sync>>,
 }
-
-/// The runtime's attachment of a hold.
-#[derive(Debug)]
-struct Attachment(Box<dyn Any + Send + Sync>);
 
 /// The bit of a deadline that a guard has seen pass, which freezes the deadline.
 const SEEN: u64 = 1 << 63;
@@ -55,7 +52,7 @@ const SEEN: u64 = 1 << 63;
 const NEVER: u64 = SEEN - 1;
 
 impl HoldCell {
-    pub(crate) fn new(name: HoldName, permits: u32, acquired_at: Instant, max_hold_at: Instant) -> Self {
+    pub(crate) fn new(name: HoldName, permits: u32, acquired_at: Instant, max_hold: Option<Duration>) -> Self {
         Self {
             name,
             permits,
@@ -65,7 +62,7 @@ impl HoldCell {
             end: OnceLock::new(),
             watches: Mutex::new(None),
             renewed: AtomicU32::new(0),
-            max_hold_at,
+            max_hold_at: max_hold.map_or(Instant::FAR_FUTURE, |most| acquired_at + most),
             degraded: AtomicBool::new(false),
             token: AtomicU64::new(0),
             acknowledged: AtomicU32::new(0),
@@ -76,7 +73,7 @@ impl HoldCell {
     /// The runtime's attachment of the hold, shared by all guards and tokens. The first call creates it by `make`.
     /// `None` if the attachment has another type.
     pub fn attachment<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Option<&T> {
-        self.attachment.get_or_init(|| Box::new(Attachment(Box::new(make())))).0.downcast_ref()
+        self.attachment.get_or_init(|| Box::new(make())).downcast_ref()
     }
 
     /// The name of the hold on the server, and its number of permits.
@@ -92,11 +89,6 @@ impl HoldCell {
     /// Number of permits; 1 for locks.
     pub const fn permits(&self) -> u32 {
         self.permits
-    }
-
-    /// What names the hold on the server, for another cell of it.
-    pub(crate) const fn name(&self) -> &HoldName {
-        &self.name
     }
 
     /// The time of the first grant's arrival.
@@ -209,13 +201,21 @@ impl HoldCell {
         self.renewed.store(guards, Ordering::Release);
     }
 
-    /// Ends the hold once, and moves its wakers to `woken`. The caller wakes them outside the session's lock.
-    pub(crate) fn end(&self, end: HoldEnd, woken: &mut Vec<Waker>) {
-        if self.end.set(end).is_ok() {
+    /// The end that the session knows.
+    pub(crate) fn known_end(&self) -> Option<HoldEnd> {
+        self.end.get().copied()
+    }
+
+    /// Ends the hold once, and moves its wakers to `woken`. The caller wakes them outside the session's lock. Returns whether this is the
+    /// first end.
+    pub(crate) fn end(&self, end: HoldEnd, woken: &mut Vec<Waker>) -> bool {
+        let is_first = self.end.set(end).is_ok();
+        if is_first {
             woken.extend(
                 self.watches().take().into_iter().flat_map(|watches| watches.into_iter().map(|(_, waker)| waker)),
             );
         }
+        is_first
     }
 
     fn watches(&self) -> MutexGuard<'_, Option<Box<Slab<Waker>>>> {
@@ -291,13 +291,13 @@ mod tests {
     use super::*;
     use crate::owner::{ClientId, HoldNumber};
 
-    fn cell_until(max_hold_at: Instant) -> HoldCell {
+    fn cell_until(max_hold: Option<Duration>) -> HoldCell {
         let name = HoldName::new(ClientId::new(uuid::Uuid::nil()), HoldNumber::FIRST, None);
-        HoldCell::new(name, 1, Instant::from_nanos(0), max_hold_at)
+        HoldCell::new(name, 1, Instant::from_nanos(0), max_hold)
     }
 
     fn cell() -> HoldCell {
-        cell_until(Instant::FAR_FUTURE)
+        cell_until(None)
     }
 
     #[test]
@@ -335,7 +335,7 @@ mod tests {
     fn the_longest_hold_ends_at_the_very_nanosecond() {
         for nanos in [1_000, 1_001] {
             let at = Instant::from_nanos(nanos);
-            let cell = cell_until(at);
+            let cell = cell_until(Some(Duration::from_nanos(nanos)));
             assert!(cell.set_deadline(Instant::from_nanos(5_000)));
             assert_eq!((cell.deadline(), cell.ended(at)), (at, Some(HoldEnd::Lost(LossReason::MaxHold))));
         }

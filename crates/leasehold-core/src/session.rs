@@ -13,19 +13,7 @@
 //!
 //! An id that must exist indexes its table, as in `self.requests[ticket]`. A missing entry is a bug of the session, and panics.
 //!
-//! Each file of `session/` is one story and adds its methods to [`Session`]:
-//!
-//! | file | story |
-//! |---|---|
-//! | `acquire.rs`, `grant.rs` | an acquire, from the request to its grant |
-//! | `line.rs`, `fair.rs` | the waiters of a lock, in the client and in a queue on the server |
-//! | `release.rs`, `transfer.rs` | releases and clean-up; transfers within the client |
-//! | `adoption.rs` | a hold that moves to another process |
-//! | `renew.rs`, `extend.rs` | renewals, losses, and extensions by a caller |
-//! | `offline.rs` | outages, grants without the server, restoration |
-//! | `calls.rs`, `subscriptions.rs` | calls in flight and settlements; channels and events of the link |
-//! | `client.rs` | the client's record and its shutdown |
-//! | `request.rs`, `lock.rs`, `hold.rs` | the records |
+//! Each file of `session/` is one story and adds its methods to [`Session`]; `docs/architecture.md` lists them.
 //!
 //! # Invariants
 //!
@@ -53,7 +41,6 @@ mod adoption;
 mod api;
 mod calls;
 mod client;
-mod extend;
 mod fair;
 mod grant;
 mod hold;
@@ -63,8 +50,6 @@ mod offline;
 mod release;
 mod renew;
 mod request;
-#[cfg(test)]
-mod steps;
 mod subscriptions;
 #[cfg(test)]
 mod tests;
@@ -82,7 +67,7 @@ use crate::number_map::NumberMap;
 use crate::owner::{ClientId, HoldNumber, OwnerId};
 use crate::queue::Queue;
 use crate::session::calls::{Out, Pending, ServerClock, Settlements};
-use crate::session::client::ClientRecord;
+use crate::session::client::Kept;
 use crate::session::hold::Holds;
 use crate::session::lock::{LockId, Locks};
 use crate::session::offline::Outages;
@@ -124,7 +109,7 @@ pub struct Session {
     outages: Outages,
     to_lower: ToLower,
     server_clock: Option<ServerClock>,
-    record: ClientRecord,
+    record: Option<Box<Kept>>,
     hand_overs: u64,
     granted_ahead: u64,
     resumed: u64,
@@ -159,7 +144,7 @@ impl Session {
             outages: Outages::default(),
             to_lower: ToLower::default(),
             server_clock: None,
-            record: ClientRecord::default(),
+            record: None,
             hand_overs: 0,
             granted_ahead: 0,
             resumed: 0,
@@ -216,9 +201,9 @@ impl Session {
     /// A due renewal has no timeout: the session sends it as soon as fewer renewals are in flight.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.assert_invariants();
-        let due =
-            [self.timers.0.first().map(|(at, _)| at), self.settlements.next_timeout(), self.pending.next_timeout()];
-        due.into_iter().chain([self.record.next(self.is_idle())]).flatten().min()
+        let timer = self.timers.0.first().map(|(at, _)| at);
+        let due = [timer, self.settlements.next_timeout(), self.pending.next_timeout(), self.next_record()];
+        due.into_iter().flatten().min()
     }
 
     /// The client's identity.
@@ -372,34 +357,41 @@ struct Window {
     bounds: RangeInclusive<usize>,
     size: usize,
     quickest: Duration,
+    in_flight: usize,
 }
 
 impl Window {
     const fn new(bounds: RangeInclusive<usize>) -> Self {
-        Self { size: *bounds.start(), bounds, quickest: Duration::MAX }
+        Self { size: *bounds.start(), bounds, quickest: Duration::MAX, in_flight: 0 }
     }
 
-    const fn has_room(&self, in_flight: usize) -> bool {
-        in_flight < self.size
+    fn restart(&mut self, bounds: RangeInclusive<usize>) {
+        *self = Self { in_flight: self.in_flight, ..Self::new(bounds) };
     }
 
-    /// A reply came after `took` while more calls wait.
-    fn answered(&mut self, took: Duration) {
-        self.quickest = self.quickest.min(took);
-        let is_quick = took <= self.quickest.saturating_mul(2);
-        self.size =
-            if is_quick { self.size + 1 } else { self.size - 1 }.clamp(*self.bounds.start(), *self.bounds.end());
+    const fn has_room(&self) -> bool {
+        self.in_flight < self.size
     }
 
-    /// No reply came: the server may be overloaded.
-    const fn not_answered(&mut self) {
-        self.size = *self.bounds.start();
+    const fn begin(&mut self) {
+        self.in_flight += 1;
     }
 
-    /// No call waits. The next burst measures its own round trip.
-    const fn reset(&mut self) {
-        self.size = *self.bounds.start();
-        self.quickest = Duration::MAX;
+    /// Ends a call: with a reply after `took`, or without a reply. `more` calls may wait.
+    fn end(&mut self, took: Option<Duration>, more: bool) {
+        self.in_flight -= 1;
+        let (least, most) = (*self.bounds.start(), *self.bounds.end());
+        match took {
+            // The server may be overloaded.
+            None => self.size = least,
+            // The next burst measures its own round trip.
+            Some(_) if !more => (self.size, self.quickest) = (least, Duration::MAX),
+            Some(took) => {
+                self.quickest = self.quickest.min(took);
+                let is_quick = took <= self.quickest.saturating_mul(2);
+                self.size = if is_quick { self.size + 1 } else { self.size - 1 }.clamp(least, most);
+            }
+        }
     }
 }
 
@@ -410,13 +402,6 @@ fn pause_before(attempt: u32) -> Duration {
 
 /// Larger sessions are not checked: the checks would take longer than the session's own work.
 const MAX_CHECKED: usize = 256;
-
-/// The references to a lock, its holds, and their permits.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Found {
-    refs: u32,
-    permits: u64,
-}
 
 /// Checks that both ends of each relation between requests, locks, holds and channels agree.
 impl Session {
@@ -437,7 +422,7 @@ impl Session {
         for (number, hold) in self.holds.iter() {
             assert!(self.locks.contains(hold.lock), "{number:?} is of a lock that is not there");
             let is_named = self.locks[hold.lock].protocol().may_be_handed_on();
-            assert!(!is_named || names.insert(hold.cell.name()), "{number:?} is there twice");
+            assert!(!is_named || names.insert(&hold.cell.name), "{number:?} is there twice");
             let is_heard = !hold.lingers() || self.subscriptions.hears(hold.lock);
             assert!(is_heard, "{number:?} lingers without a subscription to requests");
             hold.check(number);
@@ -446,25 +431,25 @@ impl Session {
 
     /// Each lock's counts match its references, its waiters ask for it, and its channels know it.
     fn check_locks(&self) {
-        let mut found: NumberMap<LockId, Found> = NumberMap::default();
+        // The references to each lock, its holds, and their permits.
+        let mut found: NumberMap<LockId, (u32, u64)> = NumberMap::default();
         for (_, acquire) in self.requests.acquires() {
-            found.entry(acquire.lock).or_default().refs += 1;
+            found.entry(acquire.lock).or_default().0 += 1;
         }
-        for hold in self.holds.iter().map(|(_, hold)| hold) {
-            let of_lock = found.entry(hold.lock).or_default();
-            of_lock.refs += 1;
+        for (_, hold) in self.holds.iter() {
+            let (refs, permits) = found.entry(hold.lock).or_default();
+            *refs += 1;
             if hold.state.is_granted() && hold.count.has_guards() {
-                of_lock.permits += hold.permits();
+                *permits += hold.permits();
             }
         }
         for lock in self.listening.keys().copied() {
-            found.entry(lock).or_default().refs += 1;
+            found.entry(lock).or_default().0 += 1;
         }
         for (id, lock) in self.locks.iter() {
-            let mut of_lock = found.remove(&id).unwrap_or_default();
-            of_lock.refs += u32::from(lock.line.heartbeat_in_flight);
-            let kept = Found { refs: lock.refs, permits: lock.permits };
-            assert_eq!(kept, of_lock, "{} keeps, and has", lock.name);
+            let (refs, permits) = found.remove(&id).unwrap_or_default();
+            let refs = refs + u32::from(lock.line.heartbeat_in_flight);
+            assert_eq!((lock.refs, lock.permits), (refs, permits), "{} keeps, and has", lock.name);
             for ticket in lock.line.members() {
                 let waits = self.requests.acquire(ticket).is_some_and(|acquire| acquire.lock == id);
                 assert!(waits, "{ticket:?} stands in the line of {}, and does not ask for it", lock.name);

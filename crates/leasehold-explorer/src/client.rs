@@ -506,7 +506,7 @@ impl Client {
     /// The part of the client that others can see.
     pub(crate) fn seen(&self, now: Instant, script: &[Operation]) -> Seen {
         let census = self.session.stats();
-        let left = census != ClientStats::default() || !self.session.is_quiet() || self.session.has_clean_up();
+        let left = census != ClientStats::default() || self.session.has_clean_up();
         let numbers = std::iter::successors(Some(HoldNumber::FIRST), |number| Some(number.next())).take(HOLDS);
         let belief = |guard: &Guard| Belief {
             kind: guard.kind,

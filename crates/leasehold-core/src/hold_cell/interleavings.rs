@@ -13,7 +13,7 @@ fn at(nanos: u64) -> Instant {
 /// A hold with the deadline 1000.
 fn cell() -> Arc<HoldCell> {
     let name = HoldName::new(ClientId::new(uuid::Uuid::nil()), HoldNumber::FIRST, None);
-    let cell = HoldCell::new(name, 1, at(0), Instant::FAR_FUTURE);
+    let cell = HoldCell::new(name, 1, at(0), None);
     assert!(cell.set_deadline(at(1_000)));
     Arc::new(cell)
 }

@@ -10,7 +10,7 @@ use crate::link::LinkError;
 use crate::name::LockName;
 use crate::owner::{HoldName, HoldNumber, OwnerId};
 use crate::session::calls::CallResult;
-use crate::session::hold::{Change, CountChange, Hold};
+use crate::session::hold::{Change, Hold};
 use crate::session::line::{End, Phase};
 use crate::session::lock::{Anomaly, LockId};
 use crate::session::offline::Outage;
@@ -221,8 +221,7 @@ impl Session {
         } else {
             Some(self.not_after(now).max(1))
         };
-        let call = self.acquire_call(number, Some(ticket), 1, lease, limit);
-        self.send_change(now, number, Some(ticket), CountChange::RaiseTo(1), call);
+        self.send_acquire(now, number, Some(ticket), 1, lease, limit);
         true
     }
 
@@ -278,7 +277,7 @@ impl Session {
             return self.join_line(now, ticket, End::Back);
         }
         self.lose_if_passed(now, number);
-        match self.holds.get(number).and_then(|hold| hold.state.end()) {
+        match self.holds.get(number).and_then(|hold| hold.end()) {
             Some(HoldEnd::Lost(reason)) => self.fail_acquire(now, ticket, AcquireError::Lost(reason)),
             Some(HoldEnd::Released | HoldEnd::Detached) => {
                 self.abandon_hold(now, ticket, number);
@@ -301,8 +300,7 @@ impl Session {
         // What the request sent before was withdrawn.
         acquire.failures.set_outcome_unknown(false);
         let lease = hold.limit_lease(now, acquire.request.lease);
-        let call = self.acquire_call(number, Some(ticket), target, lease, None);
-        self.send_change(now, number, Some(ticket), CountChange::RaiseTo(target), call);
+        self.send_acquire(now, number, Some(ticket), target, lease, None);
         true
     }
 
@@ -310,10 +308,10 @@ impl Session {
         let Some((change, outcome)) = self.end_raise(now, ticket, number, result) else { return };
         let hold = &mut self.holds[number];
         match outcome {
-            Ok(Acquired::Held { left, .. }) if hold.state.end().is_none() => {
+            Ok(Acquired::Held { left, .. }) if hold.end().is_none() => {
                 // A reply after the deadline restores nothing: a guard's owner may have given up already.
-                let (shortfall, in_time) = (change.shortfall(), hold.observe_reply(now, change.sent_at, left));
-                if !in_time || (shortfall.is_none() && !hold.deadline.extend(&hold.cell, change.sent_at, left)) {
+                let shortfall = change.shortfall();
+                if !hold.observe_reply(now, change.sent_at, left, shortfall.is_none()) {
                     self.lose_by_deadline(now, number);
                 } else if let Some(error) = shortfall {
                     self.withdraw(now, ticket, number, error);

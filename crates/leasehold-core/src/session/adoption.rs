@@ -222,7 +222,7 @@ impl Session {
             Ok(Adopted::Adopted { left, token }) => {
                 may_be_on_server = true;
                 hold.note_grant(token);
-                hold.confirm_grant(now, &change, left);
+                hold.confirm_grant(now, change.sent_at, left, change.acknowledged);
                 if hold.has_passed(now) {
                     Some(MoveError::OutcomeUnknown("the server's reply took longer than the lease".to_owned()))
                 } else {
@@ -301,7 +301,7 @@ const fn outcome_of_adoption(request: &mut RequestKind) -> Option<&mut Option<Re
 impl Hold {
     /// Why the hold cannot move to another process.
     fn refusal_to_move(&self) -> Option<MoveError> {
-        if let Some(HoldEnd::Lost(reason)) = self.state.end() {
+        if let Some(HoldEnd::Lost(reason)) = self.end() {
             return Some(MoveError::Lost(reason));
         }
         let count = self.count.wanted.max(self.count.on_server);

@@ -8,18 +8,17 @@
 //! one slot. A hold that comes during a settlement waits for the next one: its call may have been sent too late for the first.
 
 use crate::call::{Call, Replicas};
-use crate::command::{AcquireArgs, Acquired, KindProtocol, ReleaseArgs, Renewed, WaitPolicy, record};
+use crate::command::{AcquireArgs, Acquired, KindProtocol, WaitPolicy, record};
 use crate::link::{LinkError, Settled};
 use crate::name;
 use crate::owner::HoldNumber;
-use crate::reply::{DecodeError, Reply};
-use crate::session::extend::Extension;
+use crate::reply::Reply;
 use crate::session::grant::split_acknowledged;
-use crate::session::hold::{Change, CountChange, Hold};
-use crate::session::lock::{Lock, LockId};
+use crate::session::hold::{Change, CountChange};
+use crate::session::lock::LockId;
+use crate::session::renew::Batch;
 use crate::session::request::Acquire;
 use crate::session::{Action, CallId, Event, Failure, Outgoing, Patience, Session, Ticket, Timer, pause_before};
-use crate::settings::Settings;
 use crate::time::Instant;
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
@@ -32,8 +31,7 @@ const REPLY_GRACE: Duration = Duration::from_millis(20);
 /// The output of a session. It is drained after every public call.
 #[derive(Debug, Default)]
 pub(super) struct Out {
-    /// The flag marks a request's call.
-    calls: VecDeque<(CallId, Call, bool)>,
+    pub(super) calls: VecDeque<(CallId, Call)>,
     pub(super) actions: VecDeque<Action>,
     pub(super) events: VecDeque<Event>,
     /// The first of the woken: most calls wake one future and need no list.
@@ -54,28 +52,9 @@ impl Out {
         }
     }
 
-    /// The next call of a request, or of the background.
-    #[cfg(test)]
-    pub(super) fn poll_call_of(&mut self, request: bool) -> Option<(CallId, Call)> {
-        let at = self.calls.iter().position(|(_, _, of_request)| *of_request == request)?;
-        self.calls.remove(at).map(|(id, call, _)| (id, call))
-    }
-
     pub(super) fn take_woken(&mut self) -> impl Iterator<Item = Waker> + use<> {
         self.first_woken.take().into_iter().chain(std::mem::take(&mut self.woken))
     }
-}
-
-pub(super) fn release_call(now: Instant, lock: &Lock, hold: &Hold, settings: &Settings) -> Call {
-    lock.protocol().release(&ReleaseArgs {
-        name: &lock.name,
-        keys: lock.keys(),
-        hold: &hold.cell.key(),
-        count: hold.count.wanted,
-        granted: hold.is_surely_granted(now),
-        keep: hold.left_of_least_time(now),
-        settings,
-    })
 }
 
 /// Sends calls.
@@ -84,8 +63,18 @@ impl Session {
     pub fn poll_call(&mut self) -> Option<Outgoing> {
         // A suspended thread may send late: skip calls that the session has given up.
         let mut queued = std::iter::from_fn(|| self.out.calls.pop_front());
-        let (id, call, of_request) = queued.find(|(id, ..)| self.pending.calls.contains_key(id))?;
-        Some(Outgoing { id, call, of_request })
+        let (id, call) = queued.find(|(id, _)| self.pending.calls.contains_key(id))?;
+        Some(Outgoing { id, call, of_request: self.is_of_request(id) })
+    }
+
+    pub(super) fn is_of_request(&self, id: CallId) -> bool {
+        match self.pending.calls.get(&id) {
+            Some(Purpose::Change(number)) => {
+                self.holds[*number].change.as_ref().is_some_and(|change| change.by.is_some())
+            }
+            Some(Purpose::Renewal(batch)) => batch.extension.is_some(),
+            _ => false,
+        }
     }
 
     pub(super) fn protocol_of(&self, number: HoldNumber) -> &'static dyn KindProtocol {
@@ -93,16 +82,17 @@ impl Session {
         kind.unwrap_or_default().protocol()
     }
 
-    /// The call that raises a hold's count to `count`: for a request, or to restore the hold.
-    pub(super) fn acquire_call(
-        &self,
+    /// Sends an acquire that raises a hold's count to `count`: for a request, or to restore the hold.
+    pub(super) fn send_acquire(
+        &mut self,
+        now: Instant,
         number: HoldNumber,
-        ticket: Option<Ticket>,
+        by: Option<Ticket>,
         count: u32,
         lease: Duration,
         not_after: Option<u64>,
-    ) -> Call {
-        let (hold, acquire) = (&self.holds[number], ticket.map(|ticket| &self.requests[ticket]));
+    ) {
+        let (hold, acquire) = (&self.holds[number], by.map(|ticket| &self.requests[ticket]));
         let lock = &self.locks[hold.lock];
         let call = lock.protocol().acquire(&AcquireArgs {
             name: &lock.name,
@@ -119,7 +109,8 @@ impl Session {
         });
         let of_request = acquire.and_then(|acquire| acquire.request.replicas);
         let replicas = hold.replicas().into_iter().chain(of_request).reduce(Replicas::and);
-        call.with_replicas(replicas).repeating(acquire.is_some_and(|acquire| acquire.polls > 0))
+        let call = call.with_replicas(replicas).repeating(acquire.is_some_and(|acquire| acquire.polls > 0));
+        self.send_change(now, number, by, CountChange::RaiseTo(count), call);
     }
 
     /// Queues a call that changes the count of `number`. `by` is the request; `None` for the background.
@@ -132,36 +123,29 @@ impl Session {
         call: Call,
     ) {
         let replicas = call.replicas();
-        let id = CallId(self.new_number());
+        self.send(now, call, Purpose::Change(number));
         let lease =
             by.and_then(|ticket| self.requests.acquire(ticket)).map_or(Duration::ZERO, |acquire| acquire.request.lease);
-        let hold = &mut self.holds[number];
-        let change = Change { lease, replicas, ..Change::new(now, id, by, aim, self.resets) };
-        hold.begin_change(self.pending.boxed(change));
-        let purpose = match (by, aim) {
-            (Some(_), _) => Purpose::Request(number),
-            (None, CountChange::LowerTo(_)) => Purpose::Lowering(number),
-            (None, CountChange::RaiseTo(_) | CountChange::Offer | CountChange::Adopt) => Purpose::Restoration(number),
+        let change = Change {
+            by,
+            aim,
+            before: 0,
+            resets: self.resets,
+            sent_at: now,
+            lease,
+            is_settling: false,
+            replicas,
+            acknowledged: None,
         };
-        self.send(now, id, call, purpose, by.is_some());
+        self.holds[number].begin_change(self.pending.boxed(change));
     }
 
-    /// Queues a background call that changes no hold count.
-    pub(super) fn send_by_background(&mut self, now: Instant, call: Call, purpose: Purpose) {
+    /// Queues a call.
+    pub(super) fn send(&mut self, now: Instant, call: Call, purpose: Purpose) {
         let id = CallId(self.new_number());
-        self.send(now, id, call, purpose, false);
-    }
-
-    /// Queues a call of a request that changes no hold count.
-    pub(super) fn send_for_request(&mut self, now: Instant, call: Call, purpose: Purpose) {
-        let id = CallId(self.new_number());
-        self.send(now, id, call, purpose, true);
-    }
-
-    pub(super) fn send(&mut self, now: Instant, id: CallId, call: Call, purpose: Purpose, of_request: bool) {
         let within = call.replicas().map_or(Duration::ZERO, |replicas| replicas.within);
         self.pending.insert(now + self.settings.command_timeout + within + REPLY_GRACE, id, purpose);
-        self.out.calls.push_back((id, call, of_request));
+        self.out.calls.push_back((id, call));
     }
 
     pub(super) fn end_change(&mut self, number: HoldNumber) -> Option<Change> {
@@ -181,14 +165,14 @@ impl Session {
     /// Decodes the reply to an acquire, and stores how many replicas acknowledged it.
     pub(super) fn raised(&mut self, number: HoldNumber, result: CallResult) -> Result<Acquired, LinkError> {
         let (reply, protocol) = (result?, self.protocol_of(number));
-        let change = self.holds.get_mut(number).and_then(|hold| hold.change.as_mut());
-        let acquired = match change.filter(|change| change.replicas.is_some()) {
-            None => protocol.acquired(&reply),
-            Some(change) => split_acknowledged(&reply).and_then(|(reply, acknowledged)| {
-                change.acknowledged = Some(acknowledged);
-                protocol.acquired(reply)
-            }),
-        };
+        let mut change = self.holds[number].change.as_mut();
+        let replicas = change.as_ref().and_then(|change| change.replicas);
+        let acquired = split_acknowledged(&reply, replicas).and_then(|(reply, acknowledged)| {
+            if let Some(change) = &mut change {
+                change.acknowledged = acknowledged;
+            }
+            protocol.acquired(reply)
+        });
         acquired.map_err(|error| LinkError::Unknown(error.to_string()))
     }
 
@@ -229,31 +213,29 @@ impl Session {
     pub fn handle_called(&mut self, now: Instant, id: CallId, result: Result<Reply, LinkError>) {
         let Some(purpose) = self.pending.take(id) else { return };
         match purpose {
-            Purpose::Request(number) => self.handle_reply(now, number, id, result),
-            Purpose::Renewal(batch) => self.handle_renewed(now, batch, result),
-            Purpose::Extension(extension) => self.handle_extended(now, &extension, result),
-            Purpose::Restoration(number) => self.handle_restored(now, number, result),
-            Purpose::Lowering(number) => {
-                self.note_lowered(now, number, result.is_ok());
-                self.handle_lowered(now, number, result);
-                self.lower_more(now);
-            }
+            Purpose::Change(number) => self.handle_changed(now, number, result),
+            Purpose::Renewal(batch) => self.handle_renewed(now, *batch, result),
             Purpose::Heartbeat(lock) => self.handle_heartbeat(now, lock, result),
-            Purpose::Record => self.record.written(now, result.is_ok_and(|reply| record::put_done(&reply).is_ok())),
+            Purpose::Record => self.record_written(now, result.is_ok_and(|reply| record::put_done(&reply).is_ok())),
             Purpose::Nothing => {}
         }
     }
 
-    fn handle_reply(&mut self, now: Instant, number: HoldNumber, id: CallId, result: CallResult) {
-        let Some(hold) = self.holds.get(number) else { return };
-        let change = hold.change.as_ref().filter(|change| change.id == id && !change.is_settling);
-        let Some((change, ticket)) = change.and_then(|change| Some((change, change.by?))) else { return };
-        match change.aim {
-            CountChange::LowerTo(_) => return self.handle_lowered(now, number, result),
-            CountChange::Offer => return self.handle_offered(now, ticket, number, result),
-            CountChange::Adopt => return self.handle_adopted(now, ticket, number, result),
-            CountChange::RaiseTo(_) => {}
-        }
+    fn handle_changed(&mut self, now: Instant, number: HoldNumber, result: CallResult) {
+        let hold = &self.holds[number];
+        let Some(change) = &hold.change else { return };
+        let ticket = match (change.by, change.aim) {
+            (Some(_), CountChange::LowerTo(_)) => return self.handle_lowered(now, number, result),
+            (None, CountChange::LowerTo(_)) => {
+                self.to_lower.ended(result.is_ok().then(|| now.since(change.sent_at)));
+                self.handle_lowered(now, number, result);
+                return self.lower_more(now);
+            }
+            (None, _) => return self.handle_restored(now, number, result),
+            (Some(ticket), CountChange::Offer) => return self.handle_offered(now, ticket, number, result),
+            (Some(ticket), CountChange::Adopt) => return self.handle_adopted(now, ticket, number, result),
+            (Some(ticket), CountChange::RaiseTo(_)) => ticket,
+        };
         match self.requests.acquire(ticket).filter(|_| hold.raising == Some(ticket)) {
             Some(acquire) if acquire.hold == Some(number) => self.handle_first_reply(now, ticket, number, result),
             Some(acquire) if acquire.entering() == Some(number) => {
@@ -336,28 +318,42 @@ impl Session {
     /// Settles a hold's call after its reply was lost. The hold sends nothing until then.
     pub(super) fn begin_settling(&mut self, number: HoldNumber) {
         let hold = &mut self.holds[number];
-        let Some(durable) = hold.begin_settling() else { return };
-        let key = self.locks[hold.lock].name.to_key();
+        let Some(change) = hold.change.as_mut().filter(|change| !change.is_settling) else { return };
+        change.is_settling = true;
+        let (key, durable) = (self.locks[hold.lock].name.to_key(), change.replicas.is_some());
+        hold.doubt_lowering();
         self.settle(key, durable, number);
     }
 
     fn settle(&mut self, key: Bytes, durable: bool, number: HoldNumber) {
-        let slot = if self.settings.cluster { name::slot(&key) } else { 0 };
-        if self.settlements.add((slot, durable), key, number) {
-            self.send_settle((slot, durable));
+        let scope = (if self.settings.cluster { name::slot(&key) } else { 0 }, durable);
+        match self.settlements.open.get_mut(&scope) {
+            None => {
+                let state = SettlementState::RetryAt(Instant::FAR_FUTURE);
+                let settlement = Settlement { key, holds: vec![number], late: Vec::new(), state, failures: 0 };
+                self.settlements.open.insert(scope, settlement);
+                self.send_settle(scope);
+            }
+            Some(Settlement { state: SettlementState::UnderWay(_), late, .. }) => late.push(number),
+            Some(settlement) => settlement.holds.push(number),
         }
     }
 
     fn send_settle(&mut self, scope: Scope) {
         let id = CallId(self.new_number());
-        if let Some(key) = self.settlements.begin(scope, id) {
-            self.out.actions.push_back(Action::Settle { id, key, durable: scope.1 });
+        if let Some(settlement) = self.settlements.open.get_mut(&scope) {
+            settlement.state = SettlementState::UnderWay(id);
+            self.out.actions.push_back(Action::Settle { id, key: settlement.key.clone(), durable: scope.1 });
         }
     }
 
     /// Handles the result of [`Action::Settle`].
     pub fn handle_settled(&mut self, now: Instant, id: CallId, result: Result<Settled, LinkError>) {
-        let Some((scope, settlement)) = self.settlements.take(now, id) else { return };
+        self.settlements.answered_at = Some(now);
+        let open = &mut self.settlements.open;
+        let found = open.iter().find(|(_, settlement)| settlement.state == SettlementState::UnderWay(id));
+        let Some(scope) = found.map(|(scope, _)| *scope) else { return };
+        let Some(mut settlement) = open.remove(&scope) else { return };
         match result {
             Ok(settled) => {
                 for number in settlement.holds {
@@ -368,13 +364,16 @@ impl Session {
                 }
             }
             Err(error) => {
-                let hold = settlement.holds.first().and_then(|number| self.holds.get(*number));
-                if let Some(hold) = hold {
-                    let name = self.locks[hold.lock].name.clone();
-                    let lasting = error.is_lasting();
-                    self.out.emit(Event::CleanUpFailed(name, Failure { why: error.to_string(), lasting }));
+                if let Some(hold) = settlement.holds.first().and_then(|number| self.holds.get(*number)) {
+                    let failure = Failure { why: error.to_string(), lasting: error.is_lasting() };
+                    self.out.emit(Event::CleanUpFailed(self.locks[hold.lock].name.clone(), failure));
                 }
-                self.settlements.retry(now, scope, settlement, self.rng.f64());
+                settlement.holds.append(&mut settlement.late);
+                settlement.failures = settlement.failures.saturating_add(1);
+                // Clean-up is not urgent.
+                let pause = pause_before(settlement.failures.saturating_add(1));
+                settlement.state = SettlementState::RetryAt(now + pause.mul_f64(0.5 + self.rng.f64() / 2.0));
+                self.settlements.open.insert(scope, settlement);
             }
         }
     }
@@ -412,72 +411,34 @@ struct Settlement {
     holds: Vec<HoldNumber>,
     /// Holds that came during the settlement, which may not cover them.
     late: Vec<HoldNumber>,
-    state: State,
+    state: SettlementState,
     failures: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum SettlementState {
     UnderWay(CallId),
     RetryAt(Instant),
-    New,
 }
 
 impl Settlements {
     /// Whether a settlement was in flight at `since` or later. The link resends no call that was in flight during it.
     pub(super) fn at_work_since(&self, since: Instant) -> bool {
-        let is_under_way = |settlement: &Settlement| matches!(settlement.state, State::UnderWay(_));
+        let is_under_way = |settlement: &Settlement| matches!(settlement.state, SettlementState::UnderWay(_));
         self.answered_at.is_some_and(|at| at >= since) || self.open.values().any(is_under_way)
     }
 
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         let retries = self.open.values().filter_map(|settlement| match settlement.state {
-            State::RetryAt(at) => Some(at),
-            State::UnderWay(_) | State::New => None,
+            SettlementState::RetryAt(at) => Some(at),
+            SettlementState::UnderWay(_) => None,
         });
         retries.min()
     }
 
-    /// Adds a hold. Returns whether to send a settlement now.
-    #[must_use]
-    pub(super) fn add(&mut self, scope: Scope, key: Bytes, number: HoldNumber) -> bool {
-        let new = || Settlement { key, holds: Vec::new(), late: Vec::new(), state: State::New, failures: 0 };
-        let settlement = self.open.entry(scope).or_insert_with(new);
-        match settlement.state {
-            State::UnderWay(_) => settlement.late.push(number),
-            State::RetryAt(_) | State::New => settlement.holds.push(number),
-        }
-        settlement.state == State::New
-    }
-
     pub(super) fn due(&self, now: Instant) -> Vec<Scope> {
-        let is_due = |settlement: &Settlement| matches!(settlement.state, State::RetryAt(at) if at <= now);
+        let is_due = |settlement: &Settlement| matches!(settlement.state, SettlementState::RetryAt(at) if at <= now);
         self.open.iter().filter(|(_, settlement)| is_due(settlement)).map(|(scope, _)| *scope).collect()
-    }
-
-    /// Starts a settlement with this id. Returns a key of its slot.
-    pub(super) fn begin(&mut self, scope: Scope, id: CallId) -> Option<Bytes> {
-        let settlement = self.open.get_mut(&scope)?;
-        settlement.state = State::UnderWay(id);
-        Some(settlement.key.clone())
-    }
-
-    /// Ends the settlement in flight with this id. The holds of `late` need another settlement.
-    fn take(&mut self, now: Instant, id: CallId) -> Option<(Scope, Settlement)> {
-        self.answered_at = Some(now);
-        let found = self.open.iter().find(|(_, settlement)| settlement.state == State::UnderWay(id));
-        let scope = *found?.0;
-        self.open.remove(&scope).map(|settlement| (scope, settlement))
-    }
-
-    /// Retries a failed settlement for all of its holds. `spread` is between 0 and 1.
-    fn retry(&mut self, now: Instant, scope: Scope, mut settlement: Settlement, spread: f64) {
-        settlement.holds.append(&mut settlement.late);
-        settlement.failures = settlement.failures.saturating_add(1);
-        // Clean-up is not urgent.
-        let pause = pause_before(settlement.failures.saturating_add(1));
-        settlement.state = State::RetryAt(now + pause.mul_f64(0.5 + spread / 2.0));
-        self.open.insert(scope, settlement);
     }
 }
 
@@ -485,45 +446,13 @@ pub(super) type CallResult = Result<Reply, LinkError>;
 
 #[derive(Debug)]
 pub(super) enum Purpose {
-    /// A request changes the count of this hold.
-    Request(HoldNumber),
-    Renewal(Batch),
-    /// A caller extends the lease of a hold.
-    Extension(Box<Extension>),
-    /// The background lowers the count of a hold.
-    Lowering(HoldNumber),
-    /// The background requests a degraded hold from the server.
-    Restoration(HoldNumber),
+    /// It changes the count of this hold, as its [`Change`] says.
+    Change(HoldNumber),
+    Renewal(Box<Batch>),
     /// A heartbeat for the waiters of a fair lock.
     Heartbeat(LockId),
     Record,
     Nothing,
-}
-
-#[derive(Debug)]
-pub(super) struct Batch {
-    pub(super) sent_at: Instant,
-    pub(super) holds: Vec<HoldNumber>,
-    /// The replicas that must acknowledge the renewal.
-    pub(super) replicas: Option<Replicas>,
-}
-
-impl Batch {
-    /// The outcome for each hold, and the number of replicas that acknowledged a durable renewal.
-    pub(super) fn decode(&self, reply: &Reply) -> Result<(Vec<Renewed>, Option<u32>), DecodeError> {
-        let (reply, acknowledged) = match self.replicas {
-            None => (reply, None),
-            Some(_) => split_acknowledged(reply).map(|(reply, acknowledged)| (reply, Some(acknowledged)))?,
-        };
-        Ok((Renewed::decode(reply, self.holds.len())?, acknowledged))
-    }
-
-    /// The error text if too few replicas acknowledged the renewal.
-    pub(super) fn shortfall(&self, acknowledged: Option<u32>) -> Option<String> {
-        let wanted = self.replicas?.at_least;
-        let count = acknowledged.unwrap_or_default();
-        (count < wanted).then(|| format!("{count} replicas acknowledged it, and {wanted} were wanted"))
-    }
 }
 
 /// Minimum number of entries before [`Pending::insert`] drops answered calls.
@@ -534,10 +463,6 @@ pub(super) struct Pending {
     pub(super) calls: BTreeMap<CallId, Purpose>,
     /// An answered call leaves at the front, because removal from the middle costs more than the memory.
     by_deadline: VecDeque<(Instant, CallId)>,
-    compact_at: usize,
-    pub(super) lowerings: usize,
-    renewals: usize,
-    durable_renewals: usize,
     /// The box of the last answered change, for the next one.
     spare: Option<Box<Change>>,
 }
@@ -556,27 +481,17 @@ impl Pending {
     }
 
     fn insert(&mut self, until: Instant, id: CallId, purpose: Purpose) {
-        if let Some(count) = self.count(&purpose) {
-            *count += 1;
-        }
         self.calls.insert(id, purpose);
-        if self.by_deadline.len() >= self.compact_at {
+        if self.by_deadline.len() >= MIN_TO_COMPACT.max(2 * self.calls.len()) {
             self.by_deadline.retain(|(_, id)| self.calls.contains_key(id));
-            self.compact_at = (2 * self.by_deadline.len()).max(MIN_TO_COMPACT);
         }
-        let at = match self.by_deadline.back() {
-            Some((last, _)) if *last > until => self.by_deadline.partition_point(|(other, _)| *other <= until),
-            _ => self.by_deadline.len(),
-        };
+        let at = self.by_deadline.partition_point(|(other, _)| *other <= until);
         self.by_deadline.insert(at, (until, id));
     }
 
     /// Removes a call; `None` if the session has answered it or given it up.
     fn take(&mut self, id: CallId) -> Option<Purpose> {
         let purpose = self.calls.remove(&id)?;
-        if let Some(count) = self.count(&purpose) {
-            *count -= 1;
-        }
         while self.by_deadline.front().is_some_and(|(_, id)| !self.calls.contains_key(id)) {
             self.by_deadline.pop_front();
         }
@@ -591,24 +506,6 @@ impl Pending {
 
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.by_deadline.front().map(|(until, _)| *until)
-    }
-
-    pub(super) const fn renewals(&self, durable: bool) -> usize {
-        if durable { self.durable_renewals } else { self.renewals }
-    }
-
-    const fn count(&mut self, purpose: &Purpose) -> Option<&mut usize> {
-        match purpose {
-            Purpose::Renewal(batch) if batch.replicas.is_some() => Some(&mut self.durable_renewals),
-            Purpose::Renewal(_) => Some(&mut self.renewals),
-            Purpose::Lowering(_) => Some(&mut self.lowerings),
-            Purpose::Request(_)
-            | Purpose::Extension(_)
-            | Purpose::Restoration(_)
-            | Purpose::Heartbeat(_)
-            | Purpose::Record
-            | Purpose::Nothing => None,
-        }
     }
 }
 

@@ -17,11 +17,12 @@ use crate::command::record;
 use crate::command::record::uses::{LockUse, MOST};
 use crate::error::{AcquireError, LossReason};
 use crate::name::LockName;
-use crate::owner::{ClientId, HoldNumber, OwnerId};
+use crate::owner::{ClientId, OwnerId};
 use crate::session::calls::Purpose;
 use crate::session::hold::Hold;
 use crate::session::lock::LockId;
-use crate::session::request::{Acquire, RequestKind};
+use crate::session::renew::outcome_of_extension;
+use crate::session::request::RequestKind;
 use crate::session::{AcquireRequest, Patience, Session, Ticket};
 use crate::time::Instant;
 use std::collections::HashSet;
@@ -41,12 +42,12 @@ const MOST_REQUESTS: usize = MOST / 2;
 impl Session {
     /// Keeps a record of this client on the server. The record expires `lifetime` after its last write.
     pub fn announce(&mut self, now: Instant, record: record::ClientRecord, lifetime: Duration) {
-        self.record.start(now, record, lifetime);
+        self.record = Some(Box::new(Kept::new(now, record, lifetime)));
     }
 
     /// Keeps the client's record on the server until `until`, also beyond the end of the client.
     pub fn outlive(&mut self, until: Instant) {
-        if let Some(kept) = &mut self.record.0 {
+        if let Some(kept) = &mut self.record {
             kept.outlives = kept.outlives.max(Some(until));
         }
     }
@@ -54,22 +55,34 @@ impl Session {
     /// Removes the client's record, if there is one, or leaves it without locks for the time of [`outlive`](Self::outlive). If the call
     /// fails, the record expires.
     pub fn retract(&mut self, now: Instant) {
-        if let Some(kept) = self.record.0.take() {
+        if let Some(kept) = self.record.take() {
             let call = match kept.outlives.filter(|until| *until > now) {
                 Some(until) => record::put(&self.client, &kept.record, now.since(kept.since), &[], until.since(now)),
                 None => record::remove(&self.client),
             };
-            self.send_by_background(now, call, Purpose::Nothing);
+            self.send(now, call, Purpose::Nothing);
         }
     }
 
+    /// The next write of the record, or its next comparison with the client's locks.
+    pub(super) fn next_record(&self) -> Option<Instant> {
+        self.record.as_ref()?.next(self.is_idle())
+    }
+
     pub(super) fn record_is_due(&mut self, now: Instant) {
-        if self.record.next(self.is_idle()).is_none_or(|at| at > now) {
+        if self.next_record().is_none_or(|at| at > now) {
             return;
         }
         let uses = self.lock_uses(now);
-        if let Some(call) = self.record.write(now, &self.client, uses) {
-            self.send_by_background(now, call, Purpose::Record);
+        if let Some(call) = self.record.as_mut().and_then(|kept| kept.write(now, &self.client, uses)) {
+            self.send(now, call, Purpose::Record);
+        }
+    }
+
+    /// Plans the next write after a reply. Ignores the reply to a record that was replaced.
+    pub(super) fn record_written(&mut self, now: Instant, was_written: bool) {
+        if let Some(kept) = self.record.as_mut().filter(|kept| kept.write_at.is_none()) {
+            kept.write_at = Some(now + if was_written { kept.lifetime / 3 } else { RETRY_PAUSE });
         }
     }
 
@@ -105,24 +118,24 @@ impl Session {
             ((!may_lock, hold.cell.acquired_at(), number), hold)
         });
         let holds = smallest(MOST - requests.len(), holds);
-        let key = |lock: LockId| String::from_utf8_lossy(self.locks[lock].name.key()).into_owned();
-        let of_request = |acquire: &Acquire| LockUse {
-            key: key(acquire.lock),
-            kind: self.locks[acquire.lock].kind,
-            hold: None,
-            owners: blocked_owners(&acquire.request).map(OwnerId::number).collect(),
-            lasted: now.since(acquire.started),
-            lease: None,
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let lock_use = |lock: LockId, owners: Vec<u64>, since: Instant, hold: Option<&Hold>| LockUse {
+            key: text(self.locks[lock].name.key()),
+            kind: self.locks[lock].kind,
+            hold: hold.map(|hold| text(&hold.cell.field())),
+            owners,
+            lasted: now.since(since),
+            lease: hold.filter(|hold| hold.count.is_renewed()).map(|hold| hold.lease),
         };
-        let of_hold = |hold: &Hold| LockUse {
-            key: key(hold.lock),
-            kind: self.locks[hold.lock].kind,
-            hold: Some(String::from_utf8_lossy(&hold.cell.field()).into_owned()),
-            owners: hold.owner.into_iter().map(OwnerId::number).collect(),
-            lasted: now.since(hold.cell.acquired_at()),
-            lease: hold.count.is_renewed().then_some(hold.lease),
-        };
-        requests.into_iter().map(of_request).chain(holds.into_iter().map(of_hold)).collect()
+        let of_requests = requests.into_iter().map(|acquire| {
+            let owners = blocked_owners(&acquire.request).map(OwnerId::number).collect();
+            lock_use(acquire.lock, owners, acquire.started, None)
+        });
+        let of_holds = holds.into_iter().map(|hold| {
+            let owners = hold.owner.into_iter().map(OwnerId::number).collect();
+            lock_use(hold.lock, owners, hold.cell.acquired_at(), Some(hold))
+        });
+        of_requests.chain(of_holds).collect()
     }
 }
 
@@ -142,12 +155,9 @@ fn smallest<K: Ord, T>(most: usize, all: impl Iterator<Item = (K, T)>) -> Vec<T>
     all.into_iter().map(|(_, value)| value).collect()
 }
 
-/// When the client writes its record, if it keeps one.
-#[derive(Debug, Default)]
-pub(super) struct ClientRecord(Option<Kept>);
-
+/// The client's record, and when the client writes it.
 #[derive(Debug)]
-struct Kept {
+pub(super) struct Kept {
     record: record::ClientRecord,
     lifetime: Duration,
     since: Instant,
@@ -159,41 +169,32 @@ struct Kept {
     outlives: Option<Instant>,
 }
 
-impl ClientRecord {
-    fn start(&mut self, now: Instant, record: record::ClientRecord, lifetime: Duration) {
-        let (since, write_at, compare_at) = (now, Some(now), now + COMPARE_INTERVAL);
-        self.0 = Some(Kept { record, lifetime, since, write_at, written: Vec::new(), compare_at, outlives: None });
+impl Kept {
+    fn new(now: Instant, record: record::ClientRecord, lifetime: Duration) -> Self {
+        let (write_at, compare_at) = (Some(now), now + COMPARE_INTERVAL);
+        Self { record, lifetime, since: now, write_at, written: Vec::new(), compare_at, outlives: None }
     }
 
-    /// The instant of the next write or comparison. An idle client with an empty record does not compare.
-    pub(super) fn next(&self, is_idle: bool) -> Option<Instant> {
-        let kept = self.0.as_ref()?;
-        let at = kept.write_at?;
-        Some(if is_idle && kept.written.is_empty() { at } else { at.min(kept.compare_at) })
+    /// An idle client with an empty record does not compare.
+    fn next(&self, is_idle: bool) -> Option<Instant> {
+        let at = self.write_at?;
+        Some(if is_idle && self.written.is_empty() { at } else { at.min(self.compare_at) })
     }
 
     /// The call that writes the record with these locks, if the write is due or the locks differ from the last write.
     fn write(&mut self, now: Instant, client: &ClientId, uses: Vec<LockUse>) -> Option<Call> {
-        let kept = self.0.as_mut()?;
-        let at = kept.write_at?;
-        if kept.compare_at <= now {
-            kept.compare_at = now + COMPARE_INTERVAL;
+        let at = self.write_at?;
+        if self.compare_at <= now {
+            self.compare_at = now + COMPARE_INTERVAL;
         }
-        let is_same = uses.len() == kept.written.len()
-            && uses.iter().zip(&kept.written).all(|(now, written)| now.is_same(written));
+        let is_same = uses.len() == self.written.len()
+            && uses.iter().zip(&self.written).all(|(now, written)| now.is_same(written));
         if at > now && is_same {
             return None;
         }
-        kept.write_at = None;
-        kept.written = uses;
-        Some(record::put(client, &kept.record, now.since(kept.since), &kept.written, kept.lifetime))
-    }
-
-    /// Plans the next write after a reply. Ignores the reply to a record that was replaced.
-    pub(super) fn written(&mut self, now: Instant, was_written: bool) {
-        if let Some(kept) = self.0.as_mut().filter(|kept| kept.write_at.is_none()) {
-            kept.write_at = Some(now + if was_written { kept.lifetime / 3 } else { RETRY_PAUSE });
-        }
+        self.write_at = None;
+        self.written = uses;
+        Some(record::put(client, &self.record, now.since(self.since), &self.written, self.lifetime))
     }
 }
 
@@ -223,9 +224,7 @@ impl Session {
         let pauses = self.requests.0.iter().filter(|(_, request)| matches!(request.kind, RequestKind::Pause { .. }));
         let pauses: Vec<Ticket> = pauses.map(|(ticket, _)| ticket).collect();
         pauses.into_iter().for_each(|ticket| self.wake(ticket));
-        let guarded = self.holds.iter().filter(|(_, hold)| hold.state.is_granted() && hold.count.has_guards());
-        let mut guarded: Vec<HoldNumber> = guarded.map(|(number, _)| number).collect();
-        guarded.sort_unstable();
+        let guarded = self.holds_where(|hold| hold.state.is_granted() && hold.count.has_guards());
         for number in &guarded {
             self.lose(now, *number, LossReason::ShutDown);
             self.reconcile(now, *number);
@@ -243,16 +242,13 @@ impl Session {
             let Some(request) = self.requests.0.get(ticket) else { continue };
             match &request.kind {
                 RequestKind::Release { hold, outcome: None } => self.give_up_release(ticket, *hold, why),
-                RequestKind::Extension { .. } => self.end_extension(ticket),
+                RequestKind::Extension { .. } => {
+                    self.set_result(ticket, outcome_of_extension, Err(AcquireError::Lost(LossReason::ShutDown)));
+                }
                 RequestKind::Offer { .. } | RequestKind::Adoption { .. } => self.end_move(now, ticket, why),
                 RequestKind::Release { .. } | RequestKind::Acquire(_) | RequestKind::Pause { .. } => {}
             }
         }
-    }
-
-    /// Whether the server can have neither a hold nor a subscription of this client.
-    pub fn is_quiet(&self) -> bool {
-        self.holds.is_empty() && self.subscriptions.is_empty()
     }
 
     /// Whether the server can have no hold of this client. A subscription may exist: it ends with its connection.

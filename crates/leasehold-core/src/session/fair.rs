@@ -91,7 +91,7 @@ impl Session {
         let state = &self.locks[lock];
         let call = fair::heartbeat(&state.name, state.keys(), &self.client, front.as_ref(), &self.settings);
         self.locks[lock].refs += 1;
-        self.send_by_background(now, call, Purpose::Heartbeat(lock));
+        self.send(now, call, Purpose::Heartbeat(lock));
     }
 
     pub(super) fn handle_heartbeat(&mut self, now: Instant, lock: LockId, result: CallResult) {
@@ -209,7 +209,7 @@ impl Session {
             settings: &self.settings,
         });
         // No purpose: if the withdrawal fails, the next heartbeat repeats the offer.
-        self.send_by_background(now, call, Purpose::Nothing);
+        self.send(now, call, Purpose::Nothing);
     }
 
     /// Clients of other libraries announce a release to one waiter alone, on a channel of its own.

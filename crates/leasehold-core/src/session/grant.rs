@@ -3,6 +3,7 @@
 //! A request whose wait elapsed ends after its withdrawal from the server. The background withdraws the hold of a dropped future. If another
 //! request of this client finds the lock busy during a withdrawal, it retries once afterwards.
 
+use crate::call::Replicas;
 use crate::command::fair::Standing;
 use crate::command::{Acquired, Kind, WaitPolicy};
 use crate::error::AcquireError;
@@ -42,12 +43,12 @@ impl Session {
                 }
                 let acquire = &self.requests[ticket];
                 let beside = acquire.beside().cloned();
-                let is_shut = self.is_gated(acquire.lock) && self.keepers(acquire.lock).next().is_some();
+                let is_shut = self.is_gated(acquire.lock) && !self.keepers(acquire.lock).is_empty();
                 if is_shut && !self.stands_beside(acquire) {
                     return self.return_grant(now, ticket, number);
                 }
                 let hold = &mut self.holds[number];
-                hold.confirm_grant(now, &change, left);
+                hold.confirm_grant(now, change.sent_at, left, change.acknowledged);
                 self.deliver_grant(now, ticket, number, left);
                 self.lose_excluded(now, number, change.sent_at, beside.as_ref());
                 self.verify_missing_permits(now, number, change.sent_at, in_all);
@@ -478,14 +479,20 @@ impl Session {
     }
 }
 
-/// Splits the reply to a durable call into the script's reply and the number of replicas that acknowledged it. Without enough replicas a
+/// Splits the reply to a call: the script's reply, and the number of replicas that acknowledged a durable call. Without enough replicas a
 /// failover may undo the script's work: then the reply never postpones a deadline, and an acquire is taken back.
-pub(super) fn split_acknowledged(reply: &Reply) -> Result<(&Reply, u32), DecodeError> {
+pub(super) fn split_acknowledged(
+    reply: &Reply,
+    replicas: Option<Replicas>,
+) -> Result<(&Reply, Option<u32>), DecodeError> {
+    if replicas.is_none() {
+        return Ok((reply, None));
+    }
     let [script, acknowledged] = reply.array()? else {
         return Err(DecodeError::new("an array of two", reply));
     };
     let count = u32::try_from(acknowledged.int()?);
-    Ok((script, count.map_err(|_| DecodeError::new("a number of replicas", acknowledged))?))
+    Ok((script, Some(count.map_err(|_| DecodeError::new("a number of replicas", acknowledged))?)))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! A hold: the count that the server may have, the count that it should have, and the one change in flight.
 //!
-//! Three parts enforce the invariants of the [session](crate::session): [`Count`] number 2, [`Change`] number 3, [`Deadline`] number 4.
+//! Three parts enforce the invariants of the [session](crate::session): [`Count`] number 2, [`Change`] number 3, [`Hold::observe_reply`]
+//! number 4.
 
 use crate::call::Replicas;
 use crate::error::{AcquireError, HoldEnd, LossReason};
@@ -11,12 +12,11 @@ use crate::owner::{HoldName, HoldNumber, OwnerId};
 use crate::session::lock::LockId;
 use crate::session::release::CleanUp;
 use crate::session::transfer::{Linger, Tenure};
-use crate::session::{AcquireRequest, CallId, Event, Granted, Ticket};
+use crate::session::{AcquireRequest, Event, Granted, Session, Ticket};
 use crate::settings::Settings;
 use crate::time::Instant;
-use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Duration;
 
 /// See the [module](self). Boxed fields are rare; the boxes keep a hold small.
@@ -36,7 +36,10 @@ pub(super) struct Hold {
     pub(super) waiting: Option<Box<Waiting>>,
     pub(super) lease: Duration,
     pub(super) extras: Option<Box<Extras>>,
-    pub(super) deadline: Deadline,
+    /// When the session read the last reply with the rest of the lease.
+    pub(super) last_reply_at: Instant,
+    /// When such a reply last contradicted the deadline.
+    pub(super) contradicted_at: Instant,
     pub(super) state: HoldState,
     pub(super) renew_at: Option<Instant>,
     /// The server may have lost the hold: a renewal checks it, even if no guard wants the lease renewed.
@@ -65,12 +68,11 @@ pub(super) struct Waiting(Vec<Ticket>);
 
 impl Hold {
     pub(super) fn new(now: Instant, lock: LockId, ticket: Ticket, name: HoldName, request: &AcquireRequest) -> Self {
-        let latest = request.max_hold.map_or(Instant::FAR_FUTURE, |most| now + most);
         Self {
             lock,
             owner: request.owner,
             class: request.class.clone(),
-            cell: Arc::new(HoldCell::new(name, request.permits, now, latest)),
+            cell: Arc::new(HoldCell::new(name, request.permits, now, request.max_hold)),
             count: Count::default(),
             begun_by: ticket,
             raising: Some(ticket),
@@ -78,7 +80,8 @@ impl Hold {
             waiting: None,
             lease: request.lease,
             extras: request.replicas.map(|replicas| Box::new(Extras { replicas: Some(replicas), ..Extras::default() })),
-            deadline: Deadline::until(latest),
+            last_reply_at: Instant::default(),
+            contradicted_at: Instant::default(),
             state: HoldState::default(),
             renew_at: None,
             verify: false,
@@ -93,9 +96,7 @@ impl Hold {
     /// Restarts `max_hold` of a hold that waited in a queue: it counts from the last acquire.
     pub(super) fn restart_max_hold(&mut self, now: Instant, max_hold: Option<Duration>) {
         if self.state.is_queued() && self.change.is_none() {
-            let latest = max_hold.map_or(Instant::FAR_FUTURE, |most| now + most);
-            self.deadline = Deadline::until(latest);
-            self.cell = Arc::new(HoldCell::new(self.cell.name().clone(), self.cell.permits(), now, latest));
+            self.cell = Arc::new(HoldCell::new(self.cell.name.clone(), self.cell.permits(), now, max_hold));
         }
     }
 
@@ -105,36 +106,38 @@ impl Hold {
         self.cell.set_token(token);
     }
 
-    /// Enough replicas have the grant, and `left` of its lease remains.
-    pub(super) fn confirm_grant(&mut self, now: Instant, change: &Change, left: Duration) {
-        self.cell.set_acknowledged(change.acknowledged);
-        self.deadline.extend(&self.cell, change.sent_at, left);
-        self.deadline.last_reply_at = now;
-        self.tenure = Tenure { asked_at: change.sent_at, since: now, handed_on: 0 };
+    /// Enough replicas have the grant of a command that was sent at `sent_at`, and `left` of its lease remains.
+    pub(super) fn confirm_grant(&mut self, now: Instant, sent_at: Instant, left: Duration, acknowledged: Option<u32>) {
+        self.cell.set_acknowledged(acknowledged);
+        self.extend_deadline(sent_at, left);
+        self.last_reply_at = now;
+        self.tenure = Tenure { asked_at: sent_at, since: now, handed_on: 0 };
     }
 
     pub(super) fn grant(&mut self, renewed: bool) {
-        self.state.grant(CountedBy::Server);
-        self.add_to_count(renewed);
+        self.grant_as(HoldState::Held, renewed);
     }
 
     /// Grants the hold without the server. The session asks the server for it at `restore_at`, or never.
     pub(super) fn grant_locally(&mut self, now: Instant, renewed: bool, restore_at: Option<Instant>) {
         self.raising = None;
-        self.state.grant(if restore_at.is_some() { CountedBy::ClientAlone } else { CountedBy::PassedThrough });
-        self.add_to_count(renewed);
+        self.grant_as(if restore_at.is_some() { HoldState::Degraded } else { HoldState::PassedThrough }, renewed);
         self.cell.set_degraded(true);
         self.reckon_locally(now);
         self.renew_at = restore_at;
+    }
+
+    fn grant_as(&mut self, state: HoldState, renewed: bool) {
+        debug_assert!(!self.state.is_granted(), "a hold is granted once");
+        self.state = state;
+        self.add_to_count(renewed);
     }
 
     /// The owner has re-entered the hold, with this lease.
     pub(super) fn add_guard(&mut self, now: Instant, renewed: bool, lease: Duration) {
         self.raising = None;
         self.add_to_count(renewed);
-        self.lease = self.lease.max(lease);
-        self.extend_clean_up(now);
-        self.reckon_locally(now);
+        self.extend_lease(now, lease);
     }
 
     fn add_to_count(&mut self, renewed: bool) {
@@ -144,48 +147,21 @@ impl Hold {
     }
 
     /// Without the server, a hold lasts as long as a guard that wants it renewed, and one lease from now if there is none.
-    fn reckon_locally(&self, now: Instant) {
+    pub(super) fn reckon_locally(&self, now: Instant) {
         if self.state.is_degraded() {
             self.cell.set_deadline(if self.count.is_renewed() { Instant::FAR_FUTURE } else { now + self.lease });
         }
     }
 
-    /// Extends a hold that the server does not have.
-    pub(super) fn extend_locally(&mut self, now: Instant, lease: Duration) {
+    /// Extends the lease, and with it the deadline of a hold that the server does not have.
+    pub(super) fn extend_lease(&mut self, now: Instant, lease: Duration) {
         self.lease = self.lease.max(lease);
         self.extend_clean_up(now);
         self.reckon_locally(now);
     }
 
-    /// Updates the hold after [`Count`] has lost a guard. The last guard ends the hold; returns whether this was the last.
-    pub(super) fn end_guard(&mut self, now: Instant, renewed: bool, end: HoldEnd, woken: &mut Vec<Waker>) -> bool {
-        self.cell.set_renewed(self.count.renewing);
-        if !self.count.is_renewed() {
-            if renewed {
-                self.reckon_locally(now);
-            }
-            if !self.is_restorable() {
-                self.renew_at = None;
-            }
-        }
-        let is_last = !self.count.has_guards();
-        if is_last && self.state.finish(end) {
-            self.cell.end(end, woken);
-        }
-        is_last
-    }
-
-    /// Ends the hold for its guards. Returns whether this is its first end.
-    pub(super) fn lose(&mut self, reason: LossReason, woken: &mut Vec<Waker>) -> bool {
-        if !self.state.finish(HoldEnd::Lost(reason)) {
-            return false;
-        }
-        self.renew_at = None;
-        self.cell.end(HoldEnd::Lost(reason), woken);
-        if reason == LossReason::Removed {
-            self.count.on_server = 0;
-        }
-        true
+    pub(super) fn end(&self) -> Option<HoldEnd> {
+        self.cell.known_end()
     }
 
     pub(super) fn granted(&self, number: HoldNumber, renewed: bool) -> Granted {
@@ -216,13 +192,13 @@ impl Hold {
     }
 
     /// Whether the hold can be re-entered, renewed and lost.
-    pub(super) const fn is_live(&self) -> bool {
-        matches!(self.state, HoldState::Held(_)) && self.count.has_guards()
+    pub(super) fn is_live(&self) -> bool {
+        self.state.is_granted() && self.end().is_none() && self.count.has_guards()
     }
 
     /// Whether the session still asks the server for a hold that it granted alone.
     pub(super) fn is_restorable(&self) -> bool {
-        self.state == HoldState::Held(CountedBy::ClientAlone) && self.is_live()
+        self.state == HoldState::Degraded && self.is_live()
     }
 
     pub(super) fn permits(&self) -> u64 {
@@ -231,7 +207,7 @@ impl Hold {
 
     /// The lease, capped by the rest of `max_hold`.
     pub(super) fn limit_lease(&self, now: Instant, lease: Duration) -> Duration {
-        lease.min(self.deadline.latest.since(now)).max(Duration::from_millis(1))
+        lease.min(self.cell.max_hold_at.since(now)).max(Duration::from_millis(1))
     }
 
     pub(super) fn replicas(&self) -> Option<Replicas> {
@@ -245,7 +221,7 @@ impl Hold {
 
     /// How long the server keeps the lock busy after the last guard. Zero for a lost hold: other clients may have the lock.
     pub(super) fn left_of_least_time(&self, now: Instant) -> Duration {
-        let is_released = matches!(self.state.end(), Some(HoldEnd::Released | HoldEnd::Lost(LossReason::ShutDown)));
+        let is_released = matches!(self.end(), Some(HoldEnd::Released | HoldEnd::Lost(LossReason::ShutDown)));
         let until = self.extras.as_ref().and_then(|extras| extras.busy_until);
         until.filter(|_| is_released && !self.count.has_guards()).map_or(Duration::ZERO, |until| until.since(now))
     }
@@ -283,7 +259,7 @@ impl Hold {
         [deadline, self.renew_at, self.lowering_at(), self.lingers_until()].into_iter().flatten().min()
     }
 
-    /// Checks the hold's part of invariants 2 (counts), 4 (watched deadline) and 7 (lingers at rest).
+    /// Checks invariants 2 (counts), 4 (watched deadline) and 7 (lingers at rest).
     pub(super) fn check(&self, number: HoldNumber) {
         let count = &self.count;
         assert!(count.detached + count.renewing <= count.wanted, "{number:?}: its counts do not agree: {self:?}");
@@ -292,7 +268,7 @@ impl Hold {
         if self.lingers() {
             let is_at_rest = !count.has_guards() && count.on_server == 1 && self.change.is_none();
             let is_timed = self.timer.is_some() && self.timer <= self.lingers_until();
-            let is_released = self.state.end() == Some(HoldEnd::Released);
+            let is_released = self.end() == Some(HoldEnd::Released);
             assert!(
                 is_at_rest && is_timed && is_released,
                 "{number:?} lingers, and is not at rest or not watched: {self:?}"
@@ -303,11 +279,9 @@ impl Hold {
         assert!(!self.is_live() || is_watched, "{number:?}: nothing watches its deadline: {self:?}");
     }
 
-    pub(super) fn begin_change(&mut self, change: impl Into<Box<Change>>) {
-        let mut change = change.into();
-        let before = self.count.begin_change(change.aim.target());
-        let lease = change.lease.min(self.deadline.latest.since(change.sent_at));
-        *change = Change { before, lease, ..*change };
+    pub(super) fn begin_change(&mut self, mut change: Box<Change>) {
+        change.before = self.count.begin_change(change.aim.target());
+        change.lease = change.lease.min(self.cell.max_hold_at.since(change.sent_at));
         self.change = Some(change);
     }
 
@@ -321,15 +295,6 @@ impl Hold {
     /// Whether a reply to a call of this request may still come.
     pub(super) fn is_flying_by(&self, ticket: Ticket) -> bool {
         self.change.as_ref().is_some_and(|change| change.by == Some(ticket) && !change.is_settling)
-    }
-
-    /// Marks the change as settling, unless it already is. Returns whether its call waits for replicas.
-    pub(super) fn begin_settling(&mut self) -> Option<bool> {
-        let change = self.change.as_mut().filter(|change| !change.is_settling)?;
-        change.is_settling = true;
-        let durable = change.replicas.is_some();
-        self.doubt_lowering();
-        Some(durable)
     }
 
     /// Restores the count after a re-entry that the server did not apply.
@@ -348,54 +313,32 @@ pub(super) enum HoldState {
     Asking,
     /// The server has a place in a queue, or a mark, for the hold.
     Queued,
-    Held(CountedBy),
-    /// The hold was granted, and its guards know that it has ended.
-    Ended(CountedBy, HoldEnd),
-}
-
-/// Who counts the guards of a hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CountedBy {
-    Server,
-    /// The client granted the hold alone, and the server has it since.
+    Held,
+    /// The client granted the hold, until the server grants it. A degraded hold excludes other tasks of this client only.
+    Degraded,
+    /// The client granted the hold and counts its guards, and the server has the hold since.
     Restored,
-    /// The client, until the server grants the hold. Such a degraded hold excludes other tasks of this client only.
-    ClientAlone,
-    /// The client, because the server never gets the hold. Such a degraded hold excludes nobody.
+    /// The client granted the hold, and the server never gets it. Such a degraded hold excludes nobody.
     PassedThrough,
 }
 
 impl HoldState {
-    const fn counted_by(self) -> Option<CountedBy> {
-        match self {
-            Self::Held(by) | Self::Ended(by, _) => Some(by),
-            Self::Asking | Self::Queued => None,
-        }
-    }
-
     pub(super) const fn is_granted(self) -> bool {
-        self.counted_by().is_some()
+        !matches!(self, Self::Asking | Self::Queued)
     }
 
-    pub(super) fn is_queued(self) -> bool {
-        self == Self::Queued
+    pub(super) const fn is_queued(self) -> bool {
+        matches!(self, Self::Queued)
     }
 
     /// Whether the client granted the hold, and the server does not have it.
-    pub(super) fn is_degraded(self) -> bool {
-        matches!(self.counted_by(), Some(CountedBy::ClientAlone | CountedBy::PassedThrough))
+    pub(super) const fn is_degraded(self) -> bool {
+        matches!(self, Self::Degraded | Self::PassedThrough)
     }
 
     /// Whether the client granted the hold, even if the server has it since.
-    pub(super) fn is_counted_by_client(self) -> bool {
-        self.counted_by().is_some_and(|by| by != CountedBy::Server)
-    }
-
-    pub(super) const fn end(self) -> Option<HoldEnd> {
-        match self {
-            Self::Ended(_, end) => Some(end),
-            Self::Asking | Self::Queued | Self::Held(_) => None,
-        }
+    pub(super) const fn is_counted_by_client(self) -> bool {
+        matches!(self, Self::Degraded | Self::Restored | Self::PassedThrough)
     }
 
     /// Returns whether the hold had no place before.
@@ -405,38 +348,12 @@ impl HoldState {
     }
 
     /// Returns whether the hold had a place.
-    pub(super) fn leave_place(&mut self) -> bool {
+    pub(super) const fn leave_place(&mut self) -> bool {
         let was_queued = self.is_queued();
         if was_queued {
             *self = Self::Asking;
         }
         was_queued
-    }
-
-    fn grant(&mut self, by: CountedBy) {
-        debug_assert!(!self.is_granted(), "a hold is granted once");
-        *self = Self::Held(by);
-    }
-
-    /// The server has granted what the client granted alone.
-    pub(super) fn restore(&mut self) {
-        debug_assert_eq!(
-            *self,
-            Self::Held(CountedBy::ClientAlone),
-            "only a hold that the server is asked for is restored"
-        );
-        *self = Self::Held(CountedBy::Restored);
-    }
-
-    /// Ends the hold. The first end counts; returns whether this is the first.
-    fn finish(&mut self, end: HoldEnd) -> bool {
-        if self.end().is_some() {
-            return false;
-        }
-        let by = self.counted_by();
-        debug_assert!(by.is_some(), "a hold that was not granted has no end that a guard could be told");
-        *self = Self::Ended(by.unwrap_or(CountedBy::Server), end);
-        true
     }
 }
 
@@ -449,26 +366,10 @@ pub(super) struct Count {
     detached: u32,
     /// The guards that want the lease renewed.
     pub(super) renewing: u32,
-    range: Option<Range>,
-}
-
-/// The lowest and highest count that a renewal in flight can find. Replies to renewals may come in any order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Range {
-    low: u32,
-    high: u32,
-    renewals: NonZeroU32,
-}
-
-impl Range {
-    pub(super) const fn has(self, count: u32) -> bool {
-        self.low <= count && count <= self.high
-    }
-
-    fn widen(&mut self, count: u32) {
-        self.low = self.low.min(count);
-        self.high = self.high.max(count);
-    }
+    /// Number of renewals in flight. Their replies may come in any order.
+    renewals: u32,
+    /// The lowest and highest count that a renewal in flight can find.
+    range: (u32, u32),
 }
 
 impl Count {
@@ -487,12 +388,12 @@ impl Count {
     }
 
     pub(super) const fn is_being_renewed(&self) -> bool {
-        self.range.is_some()
+        self.renewals > 0
     }
 
     /// Whether the server counts a single guard, which wants renewals, and no renewal is in flight.
     pub(super) const fn is_one_at_rest(&self) -> bool {
-        self.on_server == 1 && self.wanted == 1 && self.renewing == 1 && self.detached == 0 && self.range.is_none()
+        self.on_server == 1 && self.wanted == 1 && self.renewing == 1 && self.detached == 0 && self.renewals == 0
     }
 
     /// Records a call that changes the server's count to `target`. Returns the most that the server may have had before.
@@ -508,125 +409,81 @@ impl Count {
         self.renewing += u32::from(renews);
     }
 
-    /// Returns whether there was a guard to remove.
-    pub(super) fn remove_guard(&mut self, renews: bool) -> bool {
-        let has_guards = self.has_guards();
-        if has_guards {
+    /// The count of a detached guard stays until the lease ends.
+    pub(super) fn end_guard(&mut self, renews: bool, detaches: bool) {
+        self.renewing -= u32::from(renews);
+        if detaches {
+            self.detached += 1;
+        } else {
             self.wanted -= 1;
-            self.renewing -= u32::from(renews);
             self.widen(self.wanted);
         }
-        has_guards
-    }
-
-    /// The count of a detached guard stays until the lease ends. Returns whether there was a guard to detach.
-    pub(super) fn detach_guard(&mut self, renews: bool) -> bool {
-        let has_guards = self.has_guards();
-        if has_guards {
-            self.detached += 1;
-            self.renewing -= u32::from(renews);
-        }
-        has_guards
     }
 
     pub(super) fn begin_renewal(&mut self) {
-        let renewals = self.range.map_or(NonZeroU32::MIN, |range| range.renewals.saturating_add(1));
-        let fresh = Range { low: self.on_server, high: self.on_server, renewals };
-        let range = self.range.get_or_insert(fresh);
-        range.renewals = renewals;
-        range.widen(self.on_server);
-        range.widen(self.wanted);
+        if self.renewals == 0 {
+            self.range = (self.on_server, self.on_server);
+        }
+        self.renewals += 1;
+        self.widen(self.on_server);
+        self.widen(self.wanted);
     }
 
     /// Ends a renewal, answered or not. Returns the counts that its reply may have.
-    pub(super) fn end_renewal(&mut self) -> Option<Range> {
-        let range = self.range.take()?;
-        self.range = NonZeroU32::new(range.renewals.get() - 1).map(|renewals| Range { renewals, ..range });
-        Some(range)
+    pub(super) fn end_renewal(&mut self) -> RangeInclusive<u32> {
+        let (low, high) = self.range;
+        self.renewals -= 1;
+        if self.renewals == 0 {
+            self.range = (0, 0);
+        }
+        low..=high
     }
 
     fn widen(&mut self, count: u32) {
-        if let Some(range) = &mut self.range {
-            range.widen(count);
+        let (low, high) = self.range;
+        if self.renewals > 0 {
+            self.range = (low.min(count), high.max(count));
         }
     }
 }
 
-/// Decides which replies move the deadline of a hold, later or earlier.
+/// The deadline of a hold whose command was sent at `sent_at` and left `left` of the lease.
+pub(super) fn deadline_of(sent_at: Instant, left: Duration) -> Instant {
+    sent_at + left - Settings::margin(left)
+}
+
+/// The deadline: which replies move it, later or earlier.
 ///
-/// The [`HoldCell`] has the instant itself, where guards read it, and caps it by `max_hold`. The margin is [`Settings::margin`]. A hold that
-/// the client grants alone has its own rules: [`Hold::grant_locally`], [`Hold::restore`].
-#[derive(Debug)]
-pub(super) struct Deadline {
-    /// The end of `max_hold`.
-    pub(super) latest: Instant,
-    /// When the session read the last reply with the rest of the lease.
-    pub(super) last_reply_at: Instant,
-    /// When such a reply last contradicted the deadline.
-    contradicted_at: Instant,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub(super) enum Observed {
-    Holds,
-    /// The deadline was too late. It is earlier now, and has not passed.
-    Contradicted,
-    /// The deadline has passed: the hold is lost.
-    Passed,
-}
-
-impl Deadline {
-    const fn until(latest: Instant) -> Self {
-        Self { latest, last_reply_at: Instant::from_nanos(0), contradicted_at: Instant::from_nanos(0) }
-    }
-
-    /// The deadline for a command that was sent at `sent_at` and left `left` of the lease.
-    pub(super) fn from_reply(sent_at: Instant, left: Duration) -> Instant {
-        sent_at + left - Settings::margin(left)
-    }
-
-    /// Whether a command sent at `sent_at` is newer than every reply so far.
-    pub(super) fn is_older_than(&self, sent_at: Instant) -> bool {
-        self.last_reply_at < sent_at
-    }
-
-    /// Moves the deadline earlier if a reply contradicts it; never later.
+/// The [`HoldCell`] has the instant itself, where guards read it. A hold that the client grants alone has its own rules:
+/// [`Hold::grant_locally`], and `handle_restored`.
+impl Hold {
+    /// Applies the rest of the lease in a reply to the deadline, which moves later only if it `extends`. Returns false if the deadline has
+    /// passed.
     ///
     /// A command sent after the last reply, with less left than the deadline promises, proves that a clock was stepped or that a failover
-    /// lost a renewal. Older commands no longer count then. Commands in flight together may run in any order, so they contradict nothing. A
-    /// slow reply alone does not move the deadline.
-    pub(super) fn observe_reply(
-        &mut self,
-        cell: &HoldCell,
-        now: Instant,
-        sent_at: Instant,
-        left: Duration,
-    ) -> Observed {
-        let contradicted = sent_at >= self.last_reply_at && cell.deadline() > now + left;
-        self.last_reply_at = now;
-        if contradicted {
+    /// lost a renewal. The deadline moves earlier, older commands no longer count, and the next renewal is due at once. Commands in flight
+    /// together may run in any order, so they contradict nothing. A slow reply alone does not move the deadline.
+    pub(super) fn observe_reply(&mut self, now: Instant, sent_at: Instant, left: Duration, extends: bool) -> bool {
+        if sent_at >= self.last_reply_at && self.cell.deadline() > now + left {
             self.contradicted_at = now;
-            cell.set_deadline(Self::from_reply(sent_at, left));
+            self.cell.set_deadline(deadline_of(sent_at, left));
+            // Without an instant, the renewal is queued or in flight.
+            self.renew_at = self.renew_at.and(Some(now));
         }
-        match now < cell.deadline() {
-            false => Observed::Passed,
-            true if contradicted => Observed::Contradicted,
-            true => Observed::Holds,
-        }
+        self.last_reply_at = now;
+        !self.has_passed(now) && (!extends || self.extend_deadline(sent_at, left))
     }
 
     /// Moves the deadline later after a grant or a renewal. Returns false if a guard has seen the deadline pass.
-    pub(super) fn extend(&self, cell: &HoldCell, sent_at: Instant, left: Duration) -> bool {
-        let known = cell.deadline();
-        let later = if sent_at < self.contradicted_at { known } else { known.max(Self::from_reply(sent_at, left)) };
-        cell.set_deadline(later)
+    fn extend_deadline(&self, sent_at: Instant, left: Duration) -> bool {
+        let known = self.cell.deadline();
+        let is_old = sent_at < self.contradicted_at;
+        self.cell.set_deadline(if is_old { known } else { known.max(deadline_of(sent_at, left)) })
     }
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
-    pub(super) id: CallId,
     /// The request that sent it; `None` for the background.
     pub(super) by: Option<Ticket>,
     pub(super) aim: CountChange,
@@ -657,7 +514,7 @@ pub(super) enum CountChange {
 }
 
 impl CountChange {
-    const fn target(self) -> u32 {
+    pub(super) const fn target(self) -> u32 {
         match self {
             Self::RaiseTo(count) | Self::LowerTo(count) => count,
             Self::Offer | Self::Adopt => 1,
@@ -666,31 +523,29 @@ impl CountChange {
 }
 
 impl Change {
-    pub(super) const fn new(now: Instant, id: CallId, by: Option<Ticket>, aim: CountChange, resets: u64) -> Self {
-        Self {
-            id,
-            by,
-            aim,
-            before: 0,
-            resets,
-            sent_at: now,
-            lease: Duration::ZERO,
-            is_settling: false,
-            replicas: None,
-            acknowledged: None,
-        }
-    }
-
-    /// The error of an acquire that too few replicas acknowledged.
     pub(super) fn shortfall(&self) -> Option<AcquireError> {
-        let wanted = self.replicas?.at_least;
-        let acknowledged = self.acknowledged.unwrap_or_default();
-        (acknowledged < wanted).then_some(AcquireError::NotReplicated { acknowledged, wanted })
+        shortfall(self.replicas, self.acknowledged)
     }
 }
 
-/// The holds of a client, by number.
+/// The error of a call that too few replicas acknowledged.
+pub(super) fn shortfall(replicas: Option<Replicas>, acknowledged: Option<u32>) -> Option<AcquireError> {
+    let wanted = replicas?.at_least;
+    let acknowledged = acknowledged.unwrap_or_default();
+    (acknowledged < wanted).then_some(AcquireError::NotReplicated { acknowledged, wanted })
+}
+
 pub(super) type Holds = BoxMap<HoldNumber, Hold>;
+
+impl Session {
+    /// The holds that match, in the order of their numbers.
+    pub(super) fn holds_where(&self, is_it: impl Fn(&Hold) -> bool) -> Vec<HoldNumber> {
+        let matching = self.holds.iter().filter(|(_, hold)| is_it(hold));
+        let mut numbers: Vec<HoldNumber> = matching.map(|(number, _)| number).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+}
 
 #[cfg(test)]
 mod tests;

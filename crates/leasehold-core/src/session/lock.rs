@@ -5,7 +5,6 @@ use crate::name::LockName;
 use crate::owner::{ClientId, HoldNumber};
 use crate::session::line::{LazyLine, Line, Phase};
 use crate::session::request::Failures;
-use crate::session::transfer::OtherListeners;
 use crate::session::{Ticket, Timer, Timers};
 use crate::time::Instant;
 use bytes::Bytes;
@@ -32,7 +31,9 @@ pub(super) struct Lock {
     next: LockId,
     /// The last granted hold of this client. It may have ended.
     pub(super) last_granted: Option<HoldNumber>,
-    pub(super) other_listeners: OtherListeners,
+    /// Number of consecutive releases without another listener; 0 if other clients may listen. A client that came after the last release
+    /// waits for at most `HandOver::within`: the next release counts it.
+    pub(super) unheard: u8,
     /// For the log line about waits for this client's own holds.
     pub(super) own_wait_log: LogThrottle,
     pub(super) timer: Option<Instant>,
@@ -145,7 +146,7 @@ impl Locks {
             is_local: false,
             next: of_name.map_or(lock, |lock| self[lock].next),
             last_granted: None,
-            other_listeners: OtherListeners::default(),
+            unheard: 0,
             own_wait_log: LogThrottle::default(),
             timer: None,
         };

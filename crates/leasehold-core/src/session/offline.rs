@@ -15,7 +15,7 @@ use crate::link::{LinkError, not_connected};
 use crate::name;
 use crate::owner::HoldNumber;
 use crate::session::calls::CallResult;
-use crate::session::hold::{CountChange, Hold};
+use crate::session::hold::{HoldState, deadline_of};
 use crate::session::line::{End, Phase};
 use crate::session::lock::LockId;
 use crate::session::request::{Route, Stage};
@@ -236,8 +236,7 @@ impl Session {
         hold.clean_up.by_background = true;
         let lock = hold.lock;
         // Restoration can succeed only after the server has released this hold.
-        let keepers: Vec<HoldNumber> = self.keepers(lock).collect();
-        for keeper in keepers {
+        for keeper in self.keepers(lock) {
             let hold = &mut self.holds[keeper];
             if hold.renew_at.is_some() {
                 hold.restore_at(now + RESTORE_INTERVAL);
@@ -250,66 +249,62 @@ impl Session {
     }
 
     /// The degraded holds that shut the gate.
-    pub(super) fn keepers(&self, lock: LockId) -> impl Iterator<Item = HoldNumber> {
-        let keeps = move |hold: &Hold| hold.is_restorable() && self.excluders(lock).any(|at| at == hold.lock);
-        self.holds.iter().filter(move |(_, hold)| keeps(hold)).map(|(number, _)| number)
+    pub(super) fn keepers(&self, lock: LockId) -> Vec<HoldNumber> {
+        self.holds_where(|hold| hold.is_restorable() && self.excluders(lock).any(|at| at == hold.lock))
     }
 }
 
 /// Restores degraded holds.
 impl Session {
     pub(super) fn restore(&mut self, now: Instant, number: HoldNumber) {
-        let again = now + RESTORE_INTERVAL / 2 + self.jitter(RESTORE_INTERVAL / 2);
-        let hold = &mut self.holds[number];
-        hold.renew_at = None;
-        let (lock, has_change) = (hold.lock, hold.change.is_some());
+        self.restore_later(now, number);
+        let lock = self.holds[number].lock;
         let leftovers = self.leftovers(lock);
+        let has_change = self.holds[number].change.is_some();
         if has_change || !leftovers.is_empty() {
             for leftover in leftovers {
-                self.withdraw_leftover(now, leftover);
+                // A waiting request withdraws a hold that its earlier acquire may have left: it waits for the degraded hold, which cannot be
+                // restored before.
+                let idle = self.holds.get(leftover).filter(|hold| hold.change.is_none());
+                if let Some(ticket) = idle.and_then(|hold| hold.raising) {
+                    self.requests[ticket].hold = None;
+                    self.abandon_hold(now, ticket, leftover);
+                }
             }
-            self.holds[number].restore_at(again);
             return;
         }
-        let hold = &self.holds[number];
+        let hold = &mut self.holds[number];
+        hold.renew_at = None;
         // A fixed lease keeps its end.
         let lease = hold.lease.min(hold.cell.deadline().since(now)).max(Duration::from_millis(1));
-        let call = self.acquire_call(number, None, 1, lease, None);
-        self.send_change(now, number, None, CountChange::RaiseTo(1), call);
+        self.send_acquire(now, number, None, 1, lease, None);
+    }
+
+    /// Plans the next attempt, unless the hold is not to be restored any more.
+    fn restore_later(&mut self, now: Instant, number: HoldNumber) {
+        let again = now + RESTORE_INTERVAL / 2 + self.jitter(RESTORE_INTERVAL / 2);
+        self.holds[number].restore_at(again);
     }
 
     /// The holds that the server may still have and that are being rolled back: the release has no reply yet, or the acquire was
     /// abandoned. Then the server would report the lock as busy. A waiter's place is not a hold.
     fn leftovers(&self, lock: LockId) -> Vec<HoldNumber> {
         let same: Vec<LockId> = self.locks.same_name(lock).collect();
-        let asks = |ticket| self.requests.acquire(ticket).is_some();
-        let is_requested = |hold: &Hold| hold.change.as_ref().and_then(|change| change.by).is_some_and(asks);
-        let is_left = |hold: &Hold| {
-            hold.count.on_server > 0 && hold.count.wanted == 0 && !hold.state.is_queued() && !is_requested(hold)
-        };
         // Most holds are the only use of their lock, and a client may have thousands of holds.
         if same.iter().map(|lock| self.locks[*lock].refs).sum::<u32>() <= 1 {
             return Vec::new();
         }
-        let left = self.holds.iter().filter(|(_, hold)| same.contains(&hold.lock) && is_left(hold));
-        left.map(|(number, _)| number).collect()
-    }
-
-    /// Withdraws the hold of a waiting request whose earlier acquire may have been applied. The request waits for the degraded hold, which
-    /// cannot be restored before the server has released the other.
-    fn withdraw_leftover(&mut self, now: Instant, number: HoldNumber) {
-        let Some(ticket) = self.holds.get(number).filter(|hold| hold.change.is_none()).and_then(|hold| hold.raising)
-        else {
-            return;
-        };
-        self.requests[ticket].hold = None;
-        self.abandon_hold(now, ticket, number);
+        self.holds_where(|hold| {
+            let by = hold.change.as_ref().and_then(|change| change.by);
+            let is_requested = by.is_some_and(|ticket| self.requests.acquire(ticket).is_some());
+            let is_left = hold.count.on_server > 0 && hold.count.wanted == 0 && !hold.state.is_queued();
+            same.contains(&hold.lock) && is_left && !is_requested
+        })
     }
 
     pub(super) fn handle_restored(&mut self, now: Instant, number: HoldNumber, result: CallResult) {
         let outcome = self.raised(number, result);
-        let again = now + RESTORE_INTERVAL / 2 + self.jitter(RESTORE_INTERVAL / 2);
-        self.holds[number].restore_at(again);
+        self.restore_later(now, number);
         if let Err(LinkError::Unknown(_)) = &outcome {
             self.begin_settling(number);
             return self.set_hold_timer(number);
@@ -321,9 +316,15 @@ impl Session {
             // Too few replicas: a failover could undo the hold. Retry, or release it with its guard.
             Ok(Acquired::Held { .. }) if hold.is_live() && change.shortfall().is_some() => hold.extend_clean_up(now),
             Ok(Acquired::Held { left, .. }) if hold.is_live() => {
-                hold.restore(now, &change, left);
+                debug_assert_eq!(hold.state, HoldState::Degraded, "no other hold is restored");
+                hold.state = HoldState::Restored;
+                hold.last_reply_at = now;
+                hold.cell.set_degraded(false);
+                hold.cell.set_acknowledged(change.acknowledged);
+                // The deadline never moves later: a guard relies on the earlier one.
+                hold.cell.set_deadline(deadline_of(change.sent_at, left).min(hold.cell.deadline()));
+                hold.extend_clean_up(now);
                 if hold.has_passed(now) {
-                    // The reply came after the deadline.
                     self.lose_by_deadline(now, number);
                     return self.reconcile(now, number);
                 }

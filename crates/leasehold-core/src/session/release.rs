@@ -4,11 +4,11 @@
 //! a failed release, or an abandoned acquire. [`Session::reconcile`] decides what a hold needs, and [`ToLower`] limits the lowerings in flight.
 
 use crate::command::operation::MEMORY;
-use crate::command::{Kind, Released, WaitPolicy};
+use crate::command::{Kind, ReleaseArgs, Released, WaitPolicy};
 use crate::error::{HoldEnd, LossReason, ReleaseError};
 use crate::link::{LinkError, ServerError};
 use crate::owner::HoldNumber;
-use crate::session::calls::{CallResult, release_call};
+use crate::session::calls::CallResult;
 use crate::session::hold::{CountChange, Hold};
 use crate::session::line::End;
 use crate::session::lock::LockId;
@@ -38,21 +38,16 @@ impl Session {
     /// `renewed` is whether this guard wanted the hold to be renewed.
     pub fn release(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> Ticket {
         let ticket = Ticket::new(self.new_number());
-        let outcome = if self.hand_over_or_linger(now, number, renewed) {
-            Some(Ok(()))
-        } else {
-            // The number of a live guard always finds its hold.
-            let gone = !self.holds.contains(number);
-            let lost = match self.take_guard(now, number, renewed) {
-                Some(HoldEnd::Lost(reason)) => Some(reason),
-                None if gone => Some(LossReason::ShutDown),
-                Some(HoldEnd::Released | HoldEnd::Detached) | None => None,
-            };
-            if lost.is_some() {
-                self.clean_up_by_background(now, number);
-            }
-            lost.map(|reason| Err(ReleaseError::Lost(reason)))
-        };
+        let mut outcome = None;
+        if self.hand_over_or_linger(now, number, renewed) {
+            outcome = Some(Ok(()));
+        } else if !self.holds.contains(number) {
+            // The number of a live guard finds its hold, unless the session ends first.
+            outcome = Some(Err(ReleaseError::Lost(LossReason::ShutDown)));
+        } else if let Some(HoldEnd::Lost(reason)) = self.take_guard(now, number, renewed) {
+            self.clean_up_by_background(now, number);
+            outcome = Some(Err(ReleaseError::Lost(reason)));
+        }
         self.requests.insert(ticket, RequestKind::Release { hold: number, outcome });
         ticket
     }
@@ -73,17 +68,15 @@ impl Session {
             self.reconcile(now, number);
             return Poll::Ready(Ok(()));
         }
+        request.waker = Some(waker.clone());
         if hold.change.is_none() && hold.is_high() && !hold.clean_up.by_background {
-            let (lock, target) = (hold.lock, hold.count.wanted);
-            let call = release_call(now, &self.locks[lock], hold, &self.settings);
-            request.waker = Some(waker.clone());
-            self.send_change(now, number, Some(ticket), CountChange::LowerTo(target), call);
-            if target == 0 {
+            let (lock, is_last) = (hold.lock, hold.count.wanted == 0);
+            self.send_release(now, number, Some(ticket));
+            if is_last {
                 self.ask_ahead(lock);
             }
             return Poll::Pending;
         }
-        request.waker = Some(waker.clone());
         if hold.is_flying_by(ticket) {
             return Poll::Pending;
         }
@@ -136,58 +129,54 @@ impl Session {
 
     /// Gives up a guard without a release: it no longer renews the lease, and the lease ends by time.
     pub fn detach(&mut self, now: Instant, number: HoldNumber, renewed: bool) {
-        self.lose_if_passed(now, number);
-        if self.holds.get_mut(number).is_some_and(|hold| hold.count.detach_guard(renewed)) {
-            self.guard_ends(now, number, renewed, HoldEnd::Detached);
+        if self.end_guard(now, number, renewed, HoldEnd::Detached) {
             self.reconcile(now, number);
         }
     }
 
     /// Removes a guard. Returns how the hold has ended, if it has.
     pub(super) fn take_guard(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> Option<HoldEnd> {
-        self.lose_if_passed(now, number);
-        let hold = self.holds.get_mut(number)?;
-        if !hold.count.remove_guard(renewed) {
-            return hold.state.end();
-        }
-        self.guard_ends(now, number, renewed, HoldEnd::Released);
-        if self.protocol_of(number).may_be_prolonged() {
+        if self.end_guard(now, number, renewed, HoldEnd::Released) && self.protocol_of(number).may_be_prolonged() {
             // Time alone does not prove that the server has nothing of the hold.
             self.extend_clean_up(now, number);
         }
-        self.holds.get(number)?.state.end()
+        self.holds.get(number)?.end()
     }
 
-    fn guard_ends(&mut self, now: Instant, number: HoldNumber, renewed: bool, end: HoldEnd) {
-        let hold = &mut self.holds[number];
-        if hold.end_guard(now, renewed, end, &mut self.out.woken) {
-            self.last_guard_ends(now, number);
+    /// Ends a guard; returns false if there is none. After the last guard nobody re-enters the hold any more: requests that were about to
+    /// re-enter it acquire anew.
+    fn end_guard(&mut self, now: Instant, number: HoldNumber, renewed: bool, end: HoldEnd) -> bool {
+        self.lose_if_passed(now, number);
+        let Some(hold) = self.holds.get_mut(number).filter(|hold| hold.count.has_guards()) else { return false };
+        hold.count.end_guard(renewed, end == HoldEnd::Detached);
+        hold.cell.set_renewed(hold.count.renewing);
+        if !hold.count.is_renewed() {
+            if renewed {
+                hold.reckon_locally(now);
+            }
+            if !hold.is_restorable() {
+                hold.renew_at = None;
+            }
         }
-        // Without a renewing guard, a degraded hold ends one lease from now.
-        self.set_hold_timer(number);
-    }
-
-    /// Nobody re-enters the hold any more. Requests that were about to re-enter it acquire anew.
-    fn last_guard_ends(&mut self, now: Instant, number: HoldNumber) {
-        let hold = &mut self.holds[number];
-        hold.renew_at = None;
-        let (lock, owner, granted, permits) = (hold.lock, hold.owner, hold.state.is_granted(), hold.permits());
-        let waiting = hold.take_waiting();
-        if let Some(owner) = owner {
-            self.owners.change(lock, owner, |owned| owned.holds.retain(|held| *held != number));
-        }
-        if granted {
+        if !hold.count.has_guards() {
+            hold.cell.end(end, &mut self.out.woken);
+            let (lock, owner, permits, waiting) = (hold.lock, hold.owner, hold.permits(), hold.take_waiting());
+            if let Some(owner) = owner {
+                self.owners.change(lock, owner, |owned| owned.holds.retain(|held| *held != number));
+            }
             self.locks[lock].remove_held(permits);
             self.open_gates(now, lock);
             self.drop_unwanted_notices(lock);
-        }
-        for ticket in waiting {
-            if self.requests.acquire(ticket).is_some_and(|acquire| !acquire.is_withdrawing()) {
-                self.join_line(now, ticket, End::Back);
-            } else {
-                self.holds[number].wait(ticket);
+            for ticket in waiting {
+                if self.requests.acquire(ticket).is_some_and(|acquire| !acquire.is_withdrawing()) {
+                    self.join_line(now, ticket, End::Back);
+                } else {
+                    self.holds[number].wait(ticket);
+                }
             }
         }
+        self.set_hold_timer(number);
+        true
     }
 
     pub(super) fn handle_lowered(&mut self, now: Instant, number: HoldNumber, result: CallResult) {
@@ -205,7 +194,7 @@ impl Session {
         let hold = &mut self.holds[number];
         // If the call asked for a millisecond or more, an earlier copy would still keep the lock busy, and the reply would show it.
         let would_be_kept = hold.left_of_least_time(now) >= Duration::from_millis(1);
-        let in_time = hold.clean_up.doubt.is_some_and(|doubt| doubt.sent_before_deadline) && !would_be_kept;
+        let in_time = hold.was_released_in_time() && !would_be_kept;
         let gone = released == Released::Gone;
         // A hold that is gone was released by an earlier copy inside a proven lease, or never existed on the server.
         let is_lost = gone && !(in_time && target == 0) && !hold.state.is_degraded();
@@ -216,8 +205,7 @@ impl Session {
         let waiting = if done { hold.take_waiting() } else { Vec::new() };
         let name = self.locks[hold.lock].name.clone();
         let was_released = change.by.is_some() || waiting.iter().any(|ticket| self.requests.is_release(*ticket));
-        let (live, repeated) = (hold.is_live(), hold.clean_up.repeats != Repeats::No);
-        let lost = (is_lost && was_released).then(|| hold.lost(now, name.clone(), LossReason::Removed));
+        let repeated = hold.clean_up.repeats != Repeats::No;
         // A hold without a lease leaves a record, which refuses late copies of its acquire.
         let leased = self.locks[hold.lock].protocol().renewal().is_some();
         // A late copy of the acquire could take a lease that nobody wants.
@@ -225,10 +213,10 @@ impl Session {
         if leased && may_come_back {
             hold.expect_late_copies(now + self.settings.command_timeout * 2);
         }
-        if gone && live {
+        if gone && hold.is_live() {
             self.lose(now, number, LossReason::Removed);
-        } else if let Some(lost) = lost {
-            self.out.emit(lost);
+        } else if is_lost && was_released {
+            self.out.emit(hold.lost(now, name.clone(), LossReason::Removed));
         }
         if change.by.is_none() && waiting.is_empty() && !repeated {
             self.out.emit(Event::CleanedUp(name));
@@ -255,14 +243,12 @@ impl Session {
     /// The background repeats a failed lowering.
     fn lowering_failed(&mut self, now: Instant, number: HoldNumber, error: &LinkError) {
         let hold = &mut self.holds[number];
-        let change = hold.change.as_ref();
-        let by = change.and_then(|change| change.by);
+        let Some(change) = &hold.change else { return };
         // Later releases want a lower count: they wait for a command of their own.
-        let superseded = change
-            .is_some_and(|change| matches!(change.aim, CountChange::LowerTo(target) if target > hold.count.wanted));
+        let (by, superseded) = (change.by, change.aim.target() > hold.count.wanted);
         let others = hold.waiting().filter(|_| !superseded);
-        let releases: Vec<_> =
-            by.into_iter().chain(others).filter(|ticket| self.requests.is_release(*ticket)).collect();
+        let releases = by.into_iter().chain(others).filter(|ticket| self.requests.is_release(*ticket));
+        let releases: Vec<Ticket> = releases.collect();
         hold.note_failed_lowering(now);
         if let Some(ticket) = by {
             hold.wait(ticket);
@@ -302,12 +288,13 @@ impl Session {
         if !refusal.proves_nothing_done() {
             hold.doubt_lowering();
         }
-        hold.change = None;
-        let is_undoing = |ticket: &Ticket| self.requests.acquire(*ticket).is_some_and(Acquire::is_withdrawing);
-        let (undoing, others) = hold.take_waiting().into_iter().partition::<Vec<_>, _>(is_undoing);
-        others.into_iter().filter(|ticket| !releases.contains(ticket)).for_each(|ticket| hold.wait(ticket));
-        for ticket in undoing {
-            self.stop_withdrawing(now, ticket, refusal.text());
+        self.end_change(number);
+        for ticket in self.holds[number].take_waiting() {
+            if self.requests.acquire(ticket).is_some_and(Acquire::is_withdrawing) {
+                self.stop_withdrawing(now, ticket, refusal.text());
+            } else if !releases.contains(&ticket) {
+                self.holds[number].wait(ticket);
+            }
         }
         for ticket in releases {
             self.finish_release(*ticket, Err(refused.clone()));
@@ -368,8 +355,7 @@ impl Session {
         let until = hold.clean_up.until;
         let Some(write) = self.other_half(number, Kind::Read, Kind::Write) else { return };
         let lock = &self.locks[write];
-        let requests = lock.line.len();
-        if lock.refs as usize <= requests {
+        if lock.refs as usize <= lock.line.len() {
             // The usual case: writers only wait. It avoids a search through all holds.
             return;
         }
@@ -382,16 +368,11 @@ impl Session {
     pub(super) fn forget(&mut self, now: Instant, number: HoldNumber) {
         let Some(mut hold) = self.holds.remove(number) else { return };
         self.timers.set(Timer::Hold(number), &mut hold.timer, None);
-        if hold.state.end().is_none() {
-            hold.cell.end(HoldEnd::Released, &mut self.out.woken);
-        }
+        hold.cell.end(HoldEnd::Released, &mut self.out.woken);
         let unknown = || ReleaseError::OutcomeUnknown("no reply came while the lease lasted".to_owned());
         let outcome = if hold.count.is_high() { Err(unknown()) } else { Ok(()) };
         self.finish_waiting(now, number, hold.take_waiting(), &outcome);
         self.locks[hold.lock].note_given_up(number, false);
-        if let Some(owner) = hold.owner {
-            self.owners.change(hold.lock, owner, |owned| owned.holds.retain(|held| *held != number));
-        }
         self.locks.unref(hold.lock, &mut self.timers);
     }
 
@@ -404,7 +385,7 @@ impl Session {
     /// Lowers a count in the background, as soon as the window has room.
     fn lower_by_background(&mut self, now: Instant, number: HoldNumber) {
         let hold = &mut self.holds[number];
-        if !self.to_lower.window.has_room(self.pending.lowerings) {
+        if !self.to_lower.window.has_room() {
             hold.clean_up.is_queued = true;
             self.to_lower.push(hold.lock, number);
             return;
@@ -412,29 +393,33 @@ impl Session {
         if hold.owes_last_repeat(now) {
             hold.clean_up.repeats = Repeats::Over;
         }
-        let target = hold.count.wanted;
-        let call = release_call(now, &self.locks[hold.lock], hold, &self.settings);
-        self.send_change(now, number, None, CountChange::LowerTo(target), call);
+        self.to_lower.window.begin();
+        self.send_release(now, number, None);
+    }
+
+    /// Sends the wanted count: for a request, or for the background.
+    fn send_release(&mut self, now: Instant, number: HoldNumber, by: Option<Ticket>) {
+        let hold = &self.holds[number];
+        let (lock, count) = (&self.locks[hold.lock], hold.count.wanted);
+        let call = lock.protocol().release(&ReleaseArgs {
+            name: &lock.name,
+            keys: lock.keys(),
+            hold: &hold.cell.key(),
+            count,
+            granted: hold.is_surely_granted(now),
+            keep: hold.left_of_least_time(now),
+            settings: &self.settings,
+        });
+        self.send_change(now, number, by, CountChange::LowerTo(count), call);
     }
 
     pub(super) fn lower_more(&mut self, now: Instant) {
-        while self.to_lower.window.has_room(self.pending.lowerings)
+        while self.to_lower.window.has_room()
             && let Some(number) = self.to_lower.pop()
         {
             let hold = &mut self.holds[number];
             hold.clean_up.is_queued = false;
             self.reconcile(now, number);
-        }
-    }
-
-    /// Adapts the window to the end of a background lowering, answered or not.
-    pub(super) fn note_lowered(&mut self, now: Instant, number: HoldNumber, answered: bool) {
-        let change = self.holds.get(number).and_then(|hold| hold.change.as_ref());
-        let to_lower = &mut self.to_lower;
-        match change.filter(|_| answered) {
-            None => to_lower.window.not_answered(),
-            Some(_) if to_lower.holds.is_empty() => {}
-            Some(change) => to_lower.window.answered(now.since(change.sent_at)),
         }
     }
 }
@@ -448,8 +433,8 @@ pub(super) struct CleanUp {
     /// The earliest next attempt.
     not_before: Instant,
     tries: u16,
-    /// An earlier copy of the last release may have been applied.
-    doubt: Option<ReleaseDoubt>,
+    /// When the first copy of the last release was sent that had no reply, and may have been applied.
+    doubt: Option<Instant>,
     /// An earlier lowering, to any count, may have been applied.
     pub(super) is_perhaps_lowered: bool,
     /// A copy of a call may still come, because settling proved nothing.
@@ -457,13 +442,6 @@ pub(super) struct CleanUp {
     repeats: Repeats,
     /// The end of the lease on the server, unless a renewal extends it.
     pub(super) until: Instant,
-}
-
-/// A release without a reply.
-#[derive(Clone, Copy, Debug)]
-struct ReleaseDoubt {
-    sent_before_deadline: bool,
-    since: Instant,
 }
 
 /// Repetitions of a release that the server has applied, against late copies of the acquire.
@@ -502,11 +480,6 @@ impl CleanUp {
         }
     }
 
-    /// The clean-up of a hold that replaces another on the server.
-    pub(super) const fn after(now: Instant, other: &Self) -> Self {
-        Self { until: other.until, ..Self::new(now) }
-    }
-
     /// Whether there is nothing to take back, and no late copy to expect.
     pub(super) fn is_at_rest(&self) -> bool {
         let Self { by_background, is_queued, doubt, is_perhaps_lowered, is_unproven, repeats, .. } = self;
@@ -538,8 +511,8 @@ impl Hold {
 
     /// Whether the background lowers the count. It does not release a lost hold that has guards: their work may still run, and the lease
     /// keeps other clients out until it ends.
-    const fn is_for_background(&self) -> bool {
-        self.is_high() && self.clean_up.by_background && (self.state.end().is_none() || !self.count.has_guards())
+    fn is_for_background(&self) -> bool {
+        self.is_high() && self.clean_up.by_background && (self.end().is_none() || !self.count.has_guards())
     }
 
     /// Whether the last repeat of the release is due. A copy of the acquire since the previous repeat would keep the lock for a lease.
@@ -573,7 +546,7 @@ impl Hold {
     pub(super) fn is_surely_granted(&self, now: Instant) -> bool {
         self.state.is_granted()
             && self.clean_up.repeats == Repeats::No
-            && self.clean_up.doubt.is_none_or(|doubt| now.since(doubt.since) < MEMORY / 2)
+            && self.clean_up.doubt.is_none_or(|sent_at| now.since(sent_at) < MEMORY / 2)
     }
 
     /// Records that the lowering in flight may be applied without a reply.
@@ -583,9 +556,13 @@ impl Hold {
         self.clean_up.is_perhaps_lowered = true;
         self.clean_up.by_background = true;
         if target == 0 {
-            let sent_before_deadline = change.sent_at < self.cell.deadline();
-            self.clean_up.doubt.get_or_insert(ReleaseDoubt { sent_before_deadline, since: change.sent_at });
+            self.clean_up.doubt.get_or_insert(change.sent_at);
         }
+    }
+
+    /// Whether an earlier copy of the release may have been applied, and was sent before the deadline.
+    fn was_released_in_time(&self) -> bool {
+        self.clean_up.doubt.is_some_and(|sent_at| sent_at < self.cell.deadline())
     }
 
     /// Repeats the release from `not_before` until the end of the lease that a late copy of the acquire could take.
@@ -654,38 +631,21 @@ const WINDOW: RangeInclusive<usize> = 64..=1024;
 /// Holds whose lowering waits for room.
 ///
 /// A program may drop 100 000 guards at once, of one lock or of as many locks. Locks take turns, so that a later guard does not wait for all
-/// of them. Turns rotate between the newest and the oldest lock without a turn so far, and the lock with the earliest last turn.
+/// of them. Turns alternate between the newest and the oldest lock: neither a late nor an early lock waits for all others.
 #[derive(Debug)]
 pub(super) struct ToLower {
     /// The holds of each lock, first in first out.
     holds: HashMap<LockId, VecDeque<HoldNumber>>,
-    /// Locks without a turn so far, in order of arrival.
-    fresh: VecDeque<LockId>,
-    /// All other locks, in order of their turns.
-    served: VecDeque<LockId>,
-    turn: NextLock,
+    /// The locks, in order of arrival or of their last turn.
+    locks: VecDeque<LockId>,
+    is_turn_of_oldest: bool,
     window: Window,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-enum NextLock {
-    /// The newest of `fresh`: a late lock does not wait for earlier locks.
-    #[default]
-    Newest,
-    /// The oldest of `fresh`: an early lock does not wait for later locks.
-    Oldest,
-    Served,
 }
 
 impl Default for ToLower {
     fn default() -> Self {
-        Self {
-            holds: HashMap::default(),
-            fresh: VecDeque::new(),
-            served: VecDeque::new(),
-            turn: NextLock::default(),
-            window: Window::new(WINDOW),
-        }
+        let (holds, locks) = (HashMap::default(), VecDeque::new());
+        Self { holds, locks, is_turn_of_oldest: false, window: Window::new(WINDOW) }
     }
 }
 
@@ -693,31 +653,27 @@ impl ToLower {
     fn push(&mut self, lock: LockId, number: HoldNumber) {
         let holds = self.holds.entry(lock).or_default();
         if holds.is_empty() {
-            self.fresh.push_back(lock);
+            self.locks.push_back(lock);
         }
         holds.push_back(number);
     }
 
     fn pop(&mut self) -> Option<HoldNumber> {
-        let (fresh, served) = (&mut self.fresh, &mut self.served);
-        let (lock, turn) = match self.turn {
-            NextLock::Newest => (fresh.pop_back().or_else(|| served.pop_front()), NextLock::Oldest),
-            NextLock::Oldest => (fresh.pop_front().or_else(|| served.pop_front()), NextLock::Served),
-            NextLock::Served => (served.pop_front().or_else(|| fresh.pop_front()), NextLock::Newest),
-        };
-        self.turn = turn;
-        let lock = lock?;
+        let lock = if self.is_turn_of_oldest { self.locks.pop_front() } else { self.locks.pop_back() }?;
+        self.is_turn_of_oldest = !self.is_turn_of_oldest;
         let holds = self.holds.get_mut(&lock)?;
         let number = holds.pop_front();
         if holds.is_empty() {
             self.holds.remove(&lock);
-            if self.holds.is_empty() {
-                self.window.reset();
-            }
         } else {
-            self.served.push_back(lock);
+            self.locks.push_back(lock);
         }
         number
+    }
+
+    /// A lowering ended: with a reply after `took`, or without a reply.
+    pub(super) fn ended(&mut self, took: Option<Duration>) {
+        self.window.end(took, !self.holds.is_empty());
     }
 }
 

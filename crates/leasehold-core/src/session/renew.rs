@@ -1,38 +1,32 @@
-//! Renewals: when the session renews which holds, in which batches, and which holds are lost.
+//! Renewals: when the session renews which holds, in which batches, and which holds are lost; extensions by a caller.
 //!
-//! A hold is renewed after about a third of its lease. Holds that are due together share a call: see [`Renewals`].
-//!
-//! # Losses
-//!
-//! Several flows find a loss; all of them call [`Session::lose`].
-//!
-//! | found by | reason |
-//! |---|---|
-//! | the deadline: the hold's timer, the end of a guard, a re-entry, or a reply that comes after it | that of the deadline |
-//! | a renewal, a re-entry or a release whose reply says that the hold is gone | `Removed` |
-//! | a renewal or a re-entry whose reply has another count | `CountMismatch` |
-//! | a grant to another hold that excludes this hold (`lose_excluded`) | `Removed` |
-//! | a refusal of what was granted without the server (`offline.rs`) | `NotRestored` |
-//! | the end of the client (`client.rs`) | `ShutDown` |
+//! A hold is renewed after about a third of its lease. Holds that are due together share a call: see [`Renewals`]. An extension is a renewal
+//! of one hold with the caller's own lease. The scripts never shorten a lease, so extensions and renewals may run in any order. An extension
+//! is not repeated: its caller reads the outcome.
 //!
 //! A guard that sees the deadline pass marks its `HoldCell` and stops its work at once; the session loses the hold at its timer. A release
-//! that finds its hold gone returns the loss to its caller, because no guard is left. A guard of several locks or servers counts the ended
-//! cells of its members (`Cells::ended` in `crates/leasehold/src/lock/loss.rs`).
+//! that finds its hold gone returns the loss to its caller, because no guard is left.
 
 use crate::call::{Call, Replicas};
 use crate::command::permits::MAX_AT_ONCE;
 use crate::command::{Kind, Renewal, Renewed, WaitPolicy};
-use crate::error::{AcquireError, LossReason, ReleaseError};
-use crate::link::LinkError;
+use crate::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
+use crate::link::{LinkError, ServerError};
 use crate::name;
 use crate::owner::HoldNumber;
-use crate::session::calls::{Batch, CallResult, Purpose};
-use crate::session::hold::{Change, Deadline, Hold, Observed, Range};
-use crate::session::{Event, Failure, Session, Window};
+use crate::reply::{DecodeError, Reply};
+use crate::session::calls::{CallResult, Purpose};
+use crate::session::grant::split_acknowledged;
+use crate::session::hold::{Hold, shortfall};
+use crate::session::lock::LockId;
+use crate::session::request::RequestKind;
+use crate::session::{Event, Failure, Session, Ticket, Window};
 use crate::settings::{RENEWALS_BY_SLOT, Settings};
 use crate::time::Instant;
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::RangeInclusive;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 impl Session {
@@ -40,15 +34,24 @@ impl Session {
     /// apart. Rounds down to a sixty-fourth of the period, so that the renewals of one client meet in batches.
     pub(super) fn schedule_renewal(&mut self, now: Instant, number: HoldNumber) {
         let hold = &mut self.holds[number];
-        let (lease, mut period) = (hold.lease, hold.lease / 3);
-        // A reader of a JVM sets the key's time to live when it renews, and may die after that.
-        let shares = self.locks[hold.lock].protocol().shares_key();
-        let reasserts = shares && lease > self.settings.jvm_watchdog / 3;
-        if shares {
-            period = period.min(self.settings.jvm_watchdog / 3);
+        let mut period = hold.lease / 3;
+        let mut wants = hold.count.is_renewed();
+        if self.locks[hold.lock].protocol().shares_key() {
+            // A reader of a JVM sets the key's time to live when it renews, and may die after that.
+            let jvm_period = self.settings.jvm_watchdog / 3;
+            hold.verify |= !wants && hold.lease > jvm_period;
+            wants |= hold.lease > jvm_period;
+            period = period.min(jvm_period);
         }
-        let at = now + period - (period / 5).mul_f64(self.rng.f64());
-        hold.plan_renewal(now, at, period / 64, reasserts);
+        let mut at = now + period - (period / 5).mul_f64(self.rng.f64());
+        let deadline = hold.cell.deadline();
+        if deadline < hold.cell.max_hold_at {
+            // A slow reply may have left less than two thirds of the lease.
+            at = at.min(now + deadline.since(now) / 2);
+        }
+        let step = u64::try_from((period / 64).as_nanos()).unwrap_or(u64::MAX).max(1);
+        let at = Instant::from_nanos(at.as_nanos() / step * step).max(now);
+        hold.renew_at = (wants && hold.wants_renewal()).then_some(at);
     }
 
     pub(super) fn hold_is_due(&mut self, now: Instant, number: HoldNumber) {
@@ -59,19 +62,17 @@ impl Session {
         if hold.lingers_until().is_some_and(|until| until <= now) {
             return self.stop_lingering(now, number);
         }
-        if !hold.is_restorable() {
-            self.queue_renewal(now, number);
-        } else if hold.renew_at.is_some_and(|at| at <= now) {
+        let is_due = hold.is_live() && hold.renew_at.is_some_and(|at| at <= now);
+        if is_due && hold.is_restorable() {
             self.restore(now, number);
+        } else if is_due {
+            self.queue_renewal(number);
         }
         self.reconcile(now, number);
     }
 
-    pub(super) fn queue_renewal(&mut self, now: Instant, number: HoldNumber) {
+    fn queue_renewal(&mut self, number: HoldNumber) {
         let hold = &mut self.holds[number];
-        if !hold.is_live() || hold.renew_at.is_none_or(|at| at > now) {
-            return;
-        }
         hold.renew_at = None;
         let by_slot = self.settings.cluster || self.renewals.sharing != Sharing::All;
         let slot = if by_slot { name::slot(self.locks[hold.lock].name.key()) } else { 0 };
@@ -82,40 +83,51 @@ impl Session {
     }
 
     pub(super) fn send_renewals(&mut self, now: Instant) {
-        loop {
-            let Some(group) = self.renewals.next_group(|durable| self.pending.renewals(durable)) else { return };
+        while let Some(group) = self.renewals.next_group() {
             let permits = |number: HoldNumber| {
                 let hold = self.holds.get(number).filter(|hold| hold.wants_renewal())?;
                 Some(hold.cell.permits())
             };
             let batch = self.renewals.take(group, self.settings.renew_batch, permits);
             if !batch.is_empty() {
-                self.send_batch(now, batch, group.2);
+                self.send_batch(now, batch, group.2, None);
             }
         }
     }
 
-    fn send_batch(&mut self, now: Instant, batch: Vec<HoldNumber>, replicas: Option<Replicas>) {
+    /// Sends one call for holds of one group, with the lease of their own or of a caller's extension.
+    fn send_batch(
+        &mut self,
+        now: Instant,
+        holds: Vec<HoldNumber>,
+        replicas: Option<Replicas>,
+        extension: Option<(Ticket, Duration)>,
+    ) {
         let mut renewal = Renewal { publish: self.settings.publish.clone(), ..Renewal::default() };
         let mut script = None;
-        for number in &batch {
+        for number in &holds {
             let hold = &mut self.holds[*number];
             hold.count.begin_renewal();
             let lock = &self.locks[hold.lock];
             let protocol = lock.protocol();
-            script = script.or_else(|| protocol.renewal());
-            protocol.renew(&mut renewal, &lock.name, lock.keys(), &hold.cell.key(), hold.lease_of_renewal(now));
+            script = protocol.renewal();
+            let lease = extension.map_or_else(|| hold.lease_of_renewal(now), |(_, lease)| lease);
+            protocol.renew(&mut renewal, &lock.name, lock.keys(), &hold.cell.key(), lease);
         }
         let Some(script) = script else { return };
         let call = Call::new(script, renewal.keys, renewal.args).with_replicas(replicas);
-        self.send_by_background(now, call, Purpose::Renewal(Batch { sent_at: now, holds: batch, replicas }));
+        if extension.is_none() {
+            self.renewals.window(replicas).begin();
+        }
+        self.send(now, call, Purpose::Renewal(Box::new(Batch { sent_at: now, holds, replicas, extension })));
     }
 
     pub(super) fn handle_renewed(&mut self, now: Instant, batch: Batch, result: CallResult) {
-        if batch.replicas.is_none() {
-            let is_answered = matches!(&result, Ok(_) | Err(LinkError::Refused(_)));
-            self.renewals.ended(is_answered.then(|| now.since(batch.sent_at)));
+        if let Some((ticket, lease)) = batch.extension {
+            return self.handle_extended(now, &batch, ticket, lease, result);
         }
+        let is_answered = matches!(&result, Ok(_) | Err(LinkError::Refused(_)));
+        self.renewals.ended(batch.replicas, is_answered.then(|| now.since(batch.sent_at)));
         let several_slots = matches!(&result, Err(LinkError::Refused(refusal)) if refusal.is_of_several_slots());
         if several_slots && self.split_batch(now, &batch.holds) {
             return self.send_renewals(now);
@@ -124,41 +136,44 @@ impl Session {
             Ok(reply) => batch.decode(&reply).map_err(|error| (error.to_string(), true)),
             Err(error) => Err((error.to_string(), error.is_lasting())),
         };
+        let mut failed = Vec::new();
         match decoded {
             Ok((outcomes, acknowledged)) => {
                 let holds = batch.holds.len();
                 let cells = || batch.holds.iter().filter_map(|number| Some(&self.holds.get(*number)?.cell));
                 let left = cells().map(|cell| cell.deadline().since(now)).min().unwrap_or_default();
                 let oldest = cells().map(|cell| now.since(cell.acquired_at())).max().unwrap_or_default();
-                let event = match batch.shortfall(acknowledged) {
+                let event = match shortfall(batch.replicas, acknowledged) {
                     None => Event::Renewed { holds, left, oldest },
-                    Some(why) => {
-                        Event::RenewalFailed(holds, Failure { why, lasting: self.note_refusals(&batch.holds) })
+                    Some(error) => {
+                        let (why, lasting) = (error.to_string(), self.note_refusals(&batch.holds));
+                        Event::RenewalFailed(holds, Failure { why, lasting })
                     }
                 };
                 self.out.emit(event);
-                let mut failed = Vec::new();
-                for (number, outcome) in batch.holds.iter().copied().zip(outcomes) {
+                for (number, outcome) in batch.holds.into_iter().zip(outcomes) {
                     if !self.hold_renewed(now, batch.sent_at, number, outcome, acknowledged) {
                         failed.push(number);
                     }
                 }
-                self.retry_renewals(now, &failed);
             }
             Err((why, lasting)) => {
                 let lasting = lasting && self.note_refusals(&batch.holds);
                 self.out.emit(Event::RenewalFailed(batch.holds.len(), Failure { why, lasting }));
-                for number in &batch.holds {
-                    if let Some(hold) = self.holds.get_mut(*number) {
-                        hold.end_renewal(false);
-                    }
-                    // The server may have applied the renewal just now.
-                    self.extend_clean_up(now, *number);
-                }
-                self.retry_renewals(now, &batch.holds);
+                batch.holds.iter().for_each(|number| self.renewal_failed(now, *number));
+                failed = batch.holds;
             }
         }
+        self.retry_renewals(now, &failed);
         self.send_renewals(now);
+    }
+
+    fn renewal_failed(&mut self, now: Instant, number: HoldNumber) {
+        if let Some(hold) = self.holds.get_mut(number) {
+            hold.end_renewal(false);
+        }
+        // The server may have applied the renewal just now.
+        self.extend_clean_up(now, number);
     }
 
     /// Retries a batch in smaller groups, after the server or a proxy refused keys of several slots. Returns false for a single hold.
@@ -173,10 +188,9 @@ impl Session {
         for number in numbers {
             if let Some(hold) = self.holds.get_mut(*number) {
                 hold.end_renewal(false);
-                hold.retry_renewal(now);
             }
-            self.set_hold_timer(*number);
         }
+        self.retry_renewals_at(now, numbers);
         true
     }
 
@@ -188,7 +202,7 @@ impl Session {
     }
 
     /// Applies the reply to the renewal of one hold. Returns false if the renewal must be retried.
-    pub(super) fn hold_renewed(
+    fn hold_renewed(
         &mut self,
         now: Instant,
         sent_at: Instant,
@@ -199,33 +213,24 @@ impl Session {
         let counts = self.protocol_of(number).counts();
         self.extend_clean_up(now, number);
         let Some(hold) = self.holds.get_mut(number) else { return true };
-        let range = hold.end_renewal(outcome != Renewed::Refused).filter(|_| counts);
+        let possible = hold.end_renewal(outcome != Renewed::Refused);
         if !hold.is_live() {
             // The renewal in flight may have been all that kept the session from forgetting the hold.
             self.reconcile(now, number);
             return true;
         }
-        if hold.has_passed(now) {
-            self.lose_by_deadline(now, number);
-            return true;
-        }
-        let (count, left) = match outcome {
-            Renewed::Held { count, left } => (count, left),
-            Renewed::Gone => {
-                self.lose(now, number, LossReason::Removed);
-                return true;
-            }
-            Renewed::Refused => return false,
-        };
-        if range.is_some_and(|range| !range.has(count)) {
-            self.lose(now, number, LossReason::CountMismatch);
-            return true;
-        }
-        let enough = |replicas: Replicas| acknowledged.is_some_and(|count| count >= replicas.at_least);
         // A failover could undo a renewal without enough replicas: it does not move the deadline.
-        let is_durable = hold.replicas().is_none_or(enough);
-        if !hold.observe_reply(now, sent_at, left) || (is_durable && !hold.deadline.extend(&hold.cell, sent_at, left)) {
-            self.lose_by_deadline(now, number);
+        let is_durable = shortfall(hold.replicas(), acknowledged).is_none();
+        let lost = match outcome {
+            _ if hold.has_passed(now) => Some(hold.cell.reason_of_deadline()),
+            Renewed::Refused => return false,
+            Renewed::Gone => Some(LossReason::Removed),
+            Renewed::Held { count, .. } if counts && !possible.contains(&count) => Some(LossReason::CountMismatch),
+            Renewed::Held { left, .. } if hold.observe_reply(now, sent_at, left, is_durable) => None,
+            Renewed::Held { .. } => Some(hold.cell.reason_of_deadline()),
+        };
+        if let Some(reason) = lost {
+            self.lose(now, number, reason);
             return true;
         }
         if is_durable {
@@ -247,9 +252,13 @@ impl Session {
         let at = now + pause / 2 + self.jitter(pause / 2);
         let slot = u64::try_from((pause / 8).as_nanos()).unwrap_or(u64::MAX).next_power_of_two() / 2;
         let at = Instant::from_nanos(at.as_nanos().div_ceil(slot) * slot);
+        self.retry_renewals_at(at, numbers);
+    }
+
+    fn retry_renewals_at(&mut self, at: Instant, numbers: &[HoldNumber]) {
         for number in numbers {
             if let Some(hold) = self.holds.get_mut(*number) {
-                hold.retry_renewal(at);
+                hold.renew_at = hold.wants_renewal().then_some(at);
             }
             self.set_hold_timer(*number);
         }
@@ -257,29 +266,33 @@ impl Session {
 
     /// Renews every hold at once, spread over at most a second: the server may have lost holds.
     pub(super) fn renew_all(&mut self, now: Instant) {
-        let mut live: Vec<_> = self.holds.iter().filter(|(_, hold)| hold.is_live()).map(|(number, _)| number).collect();
-        live.sort_unstable();
         // Holds of one batch share an instant: a hold with its own instant is its own batch.
-        let batch = u32::try_from(self.settings.renew_batch).unwrap_or(u32::MAX);
-        let most = Duration::from_secs(1);
-        for (index, batch_of) in (0_u32..).zip(live.chunks(self.settings.renew_batch.max(1))) {
-            let at = now + Duration::from_micros(50).saturating_mul(batch.saturating_mul(index)).min(most);
-            batch_of.iter().for_each(|number| self.verify_hold(*number, at));
+        let batch = self.settings.renew_batch.max(1);
+        let mut at = now;
+        for holds in self.holds_where(Hold::is_live).chunks(batch) {
+            holds.iter().for_each(|number| self.verify_hold(*number, at));
+            let pause = Duration::from_micros(50).saturating_mul(u32::try_from(batch).unwrap_or(u32::MAX));
+            at = (at + pause).min(now + Duration::from_secs(1));
         }
     }
 
-    pub(super) fn verify_holds(&mut self, now: Instant, name: &str) {
-        let is_it = |hold: &Hold| hold.is_live() && self.locks[hold.lock].name.as_str() == name;
-        let mut live: Vec<_> = self.holds.iter().filter(|(_, hold)| is_it(hold)).map(|(number, _)| number).collect();
-        live.sort_unstable();
-        for number in live {
+    /// Checks the holds of a lock now.
+    pub(super) fn verify_holds(&mut self, now: Instant, lock: LockId) {
+        for number in self.holds_where(|hold| hold.is_live() && hold.lock == lock) {
             self.verify_hold(number, now);
         }
     }
 
-    fn verify_hold(&mut self, number: HoldNumber, at: Instant) {
+    /// Plans a check of a hold for `at` at the latest, even if no guard wants the lease renewed.
+    pub(super) fn verify_hold(&mut self, number: HoldNumber, at: Instant) {
         let hold = &mut self.holds[number];
-        hold.verify_by(at);
+        if !hold.count.is_renewed() && !hold.verify {
+            hold.verify = true;
+            hold.renew_at = Some(at);
+        } else {
+            // Without an instant, the renewal is queued or in flight.
+            hold.renew_at = hold.renew_at.map(|planned| planned.min(at));
+        }
         self.set_hold_timer(number);
     }
 
@@ -296,22 +309,117 @@ impl Session {
         if self.locks[lock].permits <= in_all {
             return;
         }
-        let believed = self.holds.iter().filter(|(_, hold)| hold.lock == lock);
-        let believed = believed.filter(|(other, hold)| *other == number || hold.is_disproved_by(sent_at));
+        let is_believed = |other: HoldNumber, hold: &Hold| other == number || hold.is_disproved_by(sent_at);
+        let of_lock = self.holds.iter().filter(|(_, hold)| hold.lock == lock);
+        let believed = of_lock.filter(|(other, hold)| is_believed(*other, hold));
         if believed.map(|(_, hold)| hold.permits()).sum::<u64>() > in_all {
-            let name = self.locks[lock].name.clone();
-            self.verify_holds(now, name.as_str());
+            self.verify_holds(now, lock);
         }
     }
 }
+
+/// Extensions.
+impl Session {
+    /// Sets the lease of a hold to at least `lease` from now, capped by its `max_hold`. Later renewals keep their own lease.
+    ///
+    /// The call goes on even if the caller does not wait for its outcome.
+    pub fn extend(&mut self, now: Instant, number: HoldNumber, lease: Duration) -> Ticket {
+        let ticket = Ticket::new(self.new_number());
+        self.lose_if_passed(now, number);
+        let mut outcome = Some(Ok(()));
+        if let Some(reason) = self.lost_as(number) {
+            outcome = Some(Err(AcquireError::Lost(reason)));
+        } else {
+            let hold = &mut self.holds[number];
+            if hold.state.is_degraded() {
+                hold.extend_lease(now, lease);
+                self.set_hold_timer(number);
+            } else if self.locks[hold.lock].protocol().renewal().is_some() {
+                let (lease, replicas) = (hold.limit_renewal(now, lease), hold.replicas());
+                self.send_batch(now, vec![number], replicas, Some((ticket, lease)));
+                outcome = None;
+            }
+        }
+        self.requests.insert(ticket, RequestKind::Extension { outcome });
+        ticket
+    }
+
+    /// Polls an extension. The ticket is invalid once this is ready.
+    pub fn poll_extension(&mut self, ticket: Ticket, waker: &Waker) -> Poll<Result<(), AcquireError>> {
+        self.poll_result(ticket, waker, outcome_of_extension).map(|outcome| outcome.unwrap_or(Ok(())))
+    }
+
+    /// Drops the future of an extension. A call in flight still counts.
+    pub fn abandon_extension(&mut self, ticket: Ticket) {
+        self.remove_request(ticket);
+    }
+
+    /// The lease that the renewals of a hold ask for, or its fixed lease; zero for a hold that is gone.
+    pub fn lease_of(&self, number: HoldNumber) -> Duration {
+        self.holds.get(number).map_or(Duration::ZERO, |hold| hold.lease)
+    }
+
+    /// The reason why a guard's hold cannot be extended. The hold exists until the guard ends, unless the session ends first.
+    fn lost_as(&self, number: HoldNumber) -> Option<LossReason> {
+        match self.holds.get(number).map(|hold| hold.end()) {
+            Some(None) => None,
+            Some(Some(HoldEnd::Lost(reason))) => Some(reason),
+            Some(Some(HoldEnd::Released | HoldEnd::Detached)) | None => Some(LossReason::ShutDown),
+        }
+    }
+
+    fn handle_extended(&mut self, now: Instant, batch: &Batch, ticket: Ticket, lease: Duration, result: CallResult) {
+        let number = batch.holds[0];
+        // The server may have applied the extension just now.
+        if let Some(hold) = self.holds.get_mut(number) {
+            hold.clean_up.until = hold.clean_up.until.max(now + lease);
+        }
+        let decode = |reply| batch.decode(&reply).map_err(|error| LinkError::Unknown(error.to_string()));
+        let outcome = match result.and_then(decode) {
+            Ok((outcomes, acknowledged)) => {
+                let done = self.hold_renewed(now, batch.sent_at, number, outcomes[0], acknowledged);
+                let lost = self.lost_as(number).map(AcquireError::Lost);
+                let short = shortfall(batch.replicas, acknowledged).filter(|_| outcomes[0] != Renewed::Refused);
+                match lost {
+                    None if done => Ok(()),
+                    lost => Err(lost.or(short).unwrap_or_else(|| AcquireError::Refused(ServerError::new(REFUSED)))),
+                }
+            }
+            Err(error) => {
+                self.renewal_failed(now, number);
+                self.reconcile(now, number);
+                Err(match error {
+                    LinkError::NotSent(why) => AcquireError::Unreachable(why),
+                    LinkError::Unknown(why) => AcquireError::OutcomeUnknown(why),
+                    LinkError::Refused(refusal) => AcquireError::Refused(refusal),
+                })
+            }
+        };
+        self.set_result(ticket, outcome_of_extension, outcome);
+    }
+}
+
+pub(super) const fn outcome_of_extension(request: &mut RequestKind) -> Option<&mut Option<Result<(), AcquireError>>> {
+    match request {
+        RequestKind::Extension { outcome } => Some(outcome),
+        _ => None,
+    }
+}
+
+/// The error of a server that refuses a command for the lock's key without an error of the script.
+const REFUSED: &str = "NOPERM the server refuses to read or to renew the key of the lock";
 
 /// Losses.
 impl Session {
     /// Ends a hold for its guards, and fails the requests that wait for it. The first loss counts.
     pub(super) fn lose(&mut self, now: Instant, number: HoldNumber, reason: LossReason) {
         let hold = &mut self.holds[number];
-        if !hold.lose(reason, &mut self.out.woken) {
+        if !hold.cell.end(HoldEnd::Lost(reason), &mut self.out.woken) {
             return;
+        }
+        hold.renew_at = None;
+        if reason == LossReason::Removed {
+            hold.count.on_server = 0;
         }
         let waiting = hold.take_waiting();
         self.out.emit(hold.lost(now, self.locks[hold.lock].name.clone(), reason));
@@ -322,8 +430,7 @@ impl Session {
     }
 
     pub(super) fn lose_by_deadline(&mut self, now: Instant, number: HoldNumber) {
-        let hold = &self.holds[number];
-        let reason = hold.cell.reason_of_deadline();
+        let reason = self.holds[number].cell.reason_of_deadline();
         self.lose(now, number, reason);
     }
 
@@ -347,14 +454,13 @@ impl Session {
         if self.locks.same_name(lock).map(|at| self.locks[at].permits).sum::<u64>() < 2 {
             return;
         }
-        let is_excluded = |other: HoldNumber, hold: &Hold| {
+        let is_excluded = |hold: &Hold| {
             let certain = !hold.state.is_degraded() && hold.is_disproved_by(sent_at);
             let conflicts =
                 || !is_reader || (self.locks[hold.lock].kind == Kind::Write && beside != Some(&hold.cell.field()));
-            other != number && certain && self.locks.same_name(lock).any(|at| at == hold.lock) && conflicts()
+            certain && self.locks.same_name(lock).any(|at| at == hold.lock) && conflicts()
         };
-        let excluded = self.holds.iter().filter(|(other, hold)| is_excluded(*other, hold));
-        for other in excluded.map(|(other, _)| other).collect::<Vec<_>>() {
+        for other in self.holds_where(is_excluded).into_iter().filter(|other| *other != number) {
             self.lose(now, other, LossReason::Removed);
             self.reconcile(now, other);
         }
@@ -363,33 +469,13 @@ impl Session {
 
 /// The lease of a hold.
 impl Hold {
-    /// Applies the rest of the lease in a reply to the deadline. Returns false if the deadline has passed. A contradicted deadline makes
-    /// the next renewal due at once, unless a renewal is in flight.
-    pub(super) fn observe_reply(&mut self, now: Instant, sent_at: Instant, left: Duration) -> bool {
-        let observed = self.deadline.observe_reply(&self.cell, now, sent_at, left);
-        if observed == Observed::Contradicted {
-            self.renew_at = self.renew_at.and(Some(now));
-        }
-        observed != Observed::Passed
-    }
-
     pub(super) fn has_passed(&self, now: Instant) -> bool {
         now >= self.cell.deadline()
     }
 
     /// Whether a grant to another hold, by a command sent at `sent_at`, proves this hold gone: no reply is newer, and no change in flight.
     pub(super) fn is_disproved_by(&self, sent_at: Instant) -> bool {
-        self.is_live() && self.change.is_none() && self.deadline.is_older_than(sent_at)
-    }
-
-    /// The server has granted a degraded hold. This never moves the deadline later.
-    pub(super) fn restore(&mut self, now: Instant, change: &Change, left: Duration) {
-        self.state.restore();
-        self.deadline.last_reply_at = now;
-        self.cell.set_degraded(false);
-        self.cell.set_acknowledged(change.acknowledged);
-        self.cell.set_deadline(Deadline::from_reply(change.sent_at, left).min(self.cell.deadline()));
-        self.extend_clean_up(now);
+        self.is_live() && self.change.is_none() && self.last_reply_at < sent_at
     }
 
     pub(super) fn restore_at(&mut self, at: Instant) {
@@ -401,43 +487,40 @@ impl Hold {
         self.is_live() && !self.state.is_degraded() && (self.count.is_renewed() || self.verify)
     }
 
-    /// Plans the next renewal for `at`, or earlier if a slow reply has left less than two thirds of the lease. Rounds down to `slot`. With
-    /// `reasserts`, the renewal checks a hold whose lease is not renewed.
-    fn plan_renewal(&mut self, now: Instant, at: Instant, slot: Duration, reasserts: bool) {
-        let deadline = self.cell.deadline();
-        let at = if deadline < self.deadline.latest { at.min(now + deadline.since(now) / 2) } else { at };
-        let slot = u64::try_from(slot.as_nanos()).unwrap_or(u64::MAX).max(1);
-        let at = Instant::from_nanos(at.as_nanos() / slot * slot).max(now);
-        self.verify |= reasserts && !self.count.is_renewed();
-        self.renew_at = (self.wants_renewal() && (self.count.is_renewed() || reasserts)).then_some(at);
-    }
-
-    /// Plans a check for `at` at the latest, even if no guard wants the lease renewed.
-    pub(super) fn verify_by(&mut self, at: Instant) {
-        if !self.count.is_renewed() && !self.verify {
-            self.verify = true;
-            self.renew_at = Some(at);
-        } else {
-            // Without an instant, the renewal is queued or in flight.
-            self.renew_at = self.renew_at.map(|planned| planned.min(at));
-        }
-    }
-
-    fn retry_renewal(&mut self, at: Instant) {
-        self.renew_at = self.wants_renewal().then_some(at);
-    }
-
-    /// The lease of a renewal, capped by the rest of `max_hold`. A check asks for a millisecond, which extends nothing.
+    /// The lease of a renewal. A check asks for a millisecond, which extends nothing.
     fn lease_of_renewal(&self, now: Instant) -> Duration {
-        let most = self.deadline.latest.since(now).saturating_add(Settings::margin(self.lease));
-        let lease = if self.count.is_renewed() { self.lease.min(most) } else { Duration::ZERO };
-        lease.max(Duration::from_millis(1))
+        self.limit_renewal(now, if self.count.is_renewed() { self.lease } else { Duration::ZERO })
+    }
+
+    /// The lease, capped by the rest of `max_hold`.
+    fn limit_renewal(&self, now: Instant, lease: Duration) -> Duration {
+        let most = self.cell.max_hold_at.since(now).saturating_add(Settings::margin(lease));
+        lease.min(most).max(Duration::from_millis(1))
     }
 
     /// Ends a renewal. Returns the counts that its reply may have. `verified` ends a check.
-    pub(super) fn end_renewal(&mut self, verified: bool) -> Option<Range> {
+    fn end_renewal(&mut self, verified: bool) -> RangeInclusive<u32> {
         self.verify &= !verified;
         self.count.end_renewal()
+    }
+}
+
+/// A renewal in flight.
+#[derive(Debug)]
+pub(super) struct Batch {
+    sent_at: Instant,
+    holds: Vec<HoldNumber>,
+    /// The replicas that must acknowledge the renewal.
+    replicas: Option<Replicas>,
+    /// The request that extends the one hold, and its lease.
+    pub(super) extension: Option<(Ticket, Duration)>,
+}
+
+impl Batch {
+    /// The outcome for each hold, and the number of replicas that acknowledged a durable renewal.
+    fn decode(&self, reply: &Reply) -> Result<(Vec<Renewed>, Option<u32>), DecodeError> {
+        let (reply, acknowledged) = split_acknowledged(reply, self.replicas)?;
+        Ok((Renewed::decode(reply, self.holds.len())?, acknowledged))
     }
 }
 
@@ -445,16 +528,15 @@ impl Hold {
 /// locks a second.
 const GROWTH: usize = 16;
 
-/// The renewals that are due. [`Pending`](crate::session::calls::Pending) has those in flight.
+/// The renewals that are due, and the windows of those in flight.
 #[derive(Debug)]
 pub(super) struct Renewals {
     /// First due, first out within each group.
     due: BTreeMap<Group, VecDeque<HoldNumber>>,
     sharing: Sharing,
-    /// For renewals without replicas.
     window: Window,
-    /// Maximum number in flight of renewals with replicas. Their replies take as long as the replicas, so they do not measure the server.
-    durable: usize,
+    /// For renewals with replicas. It does not grow: their replies take as long as the replicas, and do not measure the server.
+    durable: Window,
 }
 
 /// Holds may share a renewal if they have the same script, hash slot and replica requirement.
@@ -473,27 +555,28 @@ enum Sharing {
 }
 
 impl Renewals {
-    /// `in_flight` is the first size of the window.
-    pub(super) fn new(in_flight: usize) -> Self {
+    /// `size` is the first size of the windows.
+    pub(super) fn new(size: usize) -> Self {
         Self {
             due: BTreeMap::new(),
             sharing: Sharing::default(),
-            window: Window::new(in_flight..=in_flight * GROWTH),
-            durable: in_flight,
+            window: Window::new(size..=size * GROWTH),
+            durable: Window::new(size..=size),
         }
+    }
+
+    const fn window(&mut self, replicas: Option<Replicas>) -> &mut Window {
+        if replicas.is_some() { &mut self.durable } else { &mut self.window }
     }
 
     fn push(&mut self, group: Group, number: HoldNumber) {
         self.due.entry(group).or_default().push_back(number);
     }
 
-    /// The first group with room for a call. `in_flight` counts the calls with replicas, or without.
-    fn next_group(&self, in_flight: impl Fn(bool) -> usize) -> Option<Group> {
-        let has_room = |replicas: Option<Replicas>| match replicas {
-            Some(_) => in_flight(true) < self.durable,
-            None => self.window.has_room(in_flight(false)),
-        };
-        self.due.keys().find(|(_, _, replicas)| has_room(*replicas)).copied()
+    /// The first group with room for a call.
+    fn next_group(&mut self) -> Option<Group> {
+        let room = [self.window.has_room(), self.durable.has_room()];
+        self.due.keys().find(|(_, _, replicas)| room[usize::from(replicas.is_some())]).copied()
     }
 
     /// Takes a batch of at most `most` holds from a group. `permits` returns the permits of a hold, or `None` if it wants no renewal.
@@ -521,21 +604,19 @@ impl Renewals {
         batch
     }
 
-    /// Adapts the window to the end of a renewal without replicas: a reply after `took`, or no reply.
-    fn ended(&mut self, took: Option<Duration>) {
-        match took {
-            None => self.window.not_answered(),
-            Some(_) if self.due.is_empty() => self.window.reset(),
-            Some(took) => self.window.answered(took),
-        }
+    /// A renewal ended: with a reply after `took`, or without a reply.
+    fn ended(&mut self, replicas: Option<Replicas>, took: Option<Duration>) {
+        let more = !self.due.is_empty();
+        self.window(replicas).end(took, more);
     }
 
     /// Narrows the sharing, and regroups the due renewals by slot.
     fn narrow(&mut self, sharing: Sharing, slot: impl Fn(HoldNumber) -> u16) {
         self.sharing = self.sharing.max(sharing);
         // The calls become many and short.
-        self.durable = self.durable.max(RENEWALS_BY_SLOT);
-        self.window = Window::new(self.durable..=self.durable * GROWTH);
+        let size = RENEWALS_BY_SLOT.max(*self.durable.bounds.start());
+        self.durable.restart(size..=size);
+        self.window.restart(size..=size * GROWTH);
         for ((script, _, replicas), numbers) in std::mem::take(&mut self.due) {
             for number in numbers {
                 self.push((script, slot(number), replicas), number);

@@ -122,7 +122,7 @@ impl Session {
                 }
             }
         }
-        self.stop_lingering_of(now, |lock| listeners.contains(&lock));
+        self.stop_lingering_where(now, |hold| hold.may_linger() && listeners.contains(&hold.lock));
     }
 
     /// Handles the result of [`Action::Unsubscribe`].
@@ -272,10 +272,6 @@ impl Subscriptions {
 
     pub(super) fn len(&self) -> usize {
         self.channels.len()
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.channels.is_empty()
     }
 
     pub(super) fn timers(&self) -> usize {

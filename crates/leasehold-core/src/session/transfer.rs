@@ -10,44 +10,22 @@
 //! linger: its grant subscribes to the channel, and the subscription outlives the last hold by two seconds. A hold that may linger has
 //! a mark in its name on the server. A client that finds the lock busy under such a name requests it, and the lingering ends.
 //!
-//! | a guard goes, and | the hold |
-//! |---|---|
-//! | the contender rests and wants such a hold | is handed over |
-//! | no request waits, and the hold may linger | lingers |
-//! | the contender's acquire is in flight | is released |
-//! | it has another guard, a change or a renewal in flight, or clean-up to do | is released |
-//! | a renewal is due, at most a third of the lease is left, the hold is lost, or the server has not granted it | is released |
-//! | its lease or the contender's is not renewed, the leases differ, or one of them asks for replicas | is released |
-//! | the kind is not the reentrant lock, or every request takes the lock within the client first | is released |
-//! | the server is known to be out of reach, or the client is closed | is released |
-//! | [`HandOver::within`] is over, or [`HandOver::most`] is reached and other clients may want the lock | is not handed over |
-//! | another client wants the lock, or the client has had the hold for ten times its linger time | does not linger |
-//! | the channel is not subscribed | does not linger |
-//!
-//! | while a hold lingers | what follows |
-//! |---|---|
-//! | a request comes that wants such a hold | the request has it |
-//! | a request wants another lease, replicas, or the lock within this client | a release, then the request's acquire |
-//! | another client wants the lock, or ends the hold by force | a release |
-//! | the linger time is over | a release |
-//! | notices may be missing, a connection is lost, a subscription failed, or the client closes | a release |
-//!
-//! After the release of a hold that was transferred or marked, the client gives other clients a head start, if any may want the lock.
+//! A hold with anything in flight or due is never transferred: its guard's end releases it. A lingering hold is released when its time is
+//! over, when another client wants the lock, or when a request needs another lease, replicas or the lock within this client. It is also
+//! released when requests may have been missed. After the release of a hold that was transferred or marked, the client gives other clients
+//! a head start, if any may want the lock.
 
 use crate::command::Listeners;
 use crate::error::HoldEnd;
-use crate::hold_cell::HoldCell;
 use crate::owner::HoldNumber;
-use crate::session::hold::{Count, CountedBy, Hold, HoldState};
+use crate::session::hold::{Hold, HoldState};
 use crate::session::line::Phase;
 use crate::session::lock::LockId;
-use crate::session::release::CleanUp;
 use crate::session::{AcquireRequest, LingerTime, Session, Ticket, Timer};
 use crate::settings::HandOver;
 use crate::time::Instant;
 use bytes::Bytes;
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -82,7 +60,6 @@ impl Session {
             return true;
         }
         if renewed && self.begin_to_linger(now, number) {
-            self.take_guard(now, number, renewed);
             return true;
         }
         self.give_head_start(now, number);
@@ -95,15 +72,21 @@ impl Session {
         let line = &self.locks[hold.lock].line;
         let ticket = line.contender.filter(|_| line.is_at_rest())?;
         let acquire = self.requests.waiter(ticket)?;
-        let rests = !acquire.unpolled && acquire.is_open() && !acquire.rests() && acquire.hold.is_none();
-        (rests && !self.is_outcome_unknown(ticket) && hold.suits(&acquire.request)).then_some(ticket)
+        (!acquire.unpolled && !acquire.rests() && self.suits(hold, ticket)).then_some(ticket)
+    }
+
+    /// Whether the request has nothing on the server, and wants such a hold.
+    fn suits(&self, hold: &Hold, ticket: Ticket) -> bool {
+        let acquire = &self.requests[ticket];
+        let is_fresh = acquire.is_open() && acquire.hold.is_none() && !self.is_outcome_unknown(ticket);
+        is_fresh && hold.suits(&acquire.request)
     }
 
     fn may_hand_over(&self, now: Instant, hold: &Hold) -> bool {
         let lock = &self.locks[hold.lock];
         self.settings.hand_over.is_some_and(|HandOver { most, within }| {
             // Without other listeners, only the time limits the hand-overs.
-            let is_often = hold.tenure.handed_on >= if lock.other_listeners.are_possible() { most } else { u32::MAX };
+            let is_often = lock.unheard == 0 && hold.tenure.handed_on >= most;
             !is_often && now.since(hold.tenure.since) < within
         }) && hold.may_be_handed_on(now)
             && lock.protocol().may_be_handed_on()
@@ -126,11 +109,7 @@ impl Session {
         let next = self.new_hold();
         let acquire = &mut self.requests[ticket];
         let Some(hold) = self.holds.rename(number, next) else { return };
-        let (lock, lingered) = (hold.lock, hold.lingers());
-        let planned = match hold.linger.as_deref() {
-            Some(Linger::Lingers { renew_at, .. }) => Some(*renew_at),
-            _ => hold.renew_at,
-        };
+        let (lock, lingered, planned) = (hold.lock, hold.lingers(), hold.renew_at);
         self.timers.set(Timer::Hold(number), &mut hold.timer, None);
         if let Some(owner) = hold.owner {
             self.owners.change(lock, owner, |owned| owned.holds.retain(|held| *held != number));
@@ -150,7 +129,7 @@ impl Session {
         self.schedule_renewal(now, next);
         if let Some(at) = planned {
             // A transfer does not postpone a planned renewal.
-            self.holds[next].verify_by(at);
+            self.verify_hold(next, at);
         }
         if lingered {
             self.listen_for_others(now, lock);
@@ -161,12 +140,21 @@ impl Session {
         }
     }
 
+    /// Ends a guard whose hold starts to linger, unless the hold must be released. A lingering hold is not renewed.
     fn begin_to_linger(&mut self, now: Instant, number: HoldNumber) -> bool {
-        let Some(lock) = self.holds.get(number).map(|hold| hold.lock) else { return false };
-        self.locks[lock].line.is_empty()
-            && self.subscriptions.hears(lock)
-            && self.may_linger(lock)
-            && self.holds[number].begin_to_linger(now)
+        let Some(hold) = self.holds.get(number).filter(|hold| hold.may_be_handed_on(now)) else { return false };
+        let (Some(Linger::For(longest)), Some(renew_at)) = (hold.linger.as_deref().copied(), hold.renew_at) else {
+            return false;
+        };
+        let until = (now + longest).min(renew_at).min(hold.tenure.since + longest * MAX_LINGER_TIMES);
+        let is_wanted = !self.locks[hold.lock].line.is_empty() || !self.subscriptions.hears(hold.lock);
+        if until <= now || is_wanted || !self.may_linger(hold.lock) {
+            return false;
+        }
+        self.holds[number].linger = Some(Box::new(Linger::Lingers { until }));
+        self.take_guard(now, number, true);
+        self.holds[number].renew_at = Some(renew_at);
+        true
     }
 
     fn may_linger(&self, lock: LockId) -> bool {
@@ -175,17 +163,11 @@ impl Session {
 
     /// Resumes the lingering hold of a request's lock, or ends the lingering. Returns whether the request has the hold.
     pub(super) fn resume(&mut self, now: Instant, ticket: Ticket) -> bool {
-        let acquire = &self.requests[ticket];
-        let Some(number) = self.locks[acquire.lock].last_granted else { return false };
-        let Some(hold) = self.holds.get(number).filter(|hold| hold.lingers()) else { return false };
-        let fits = acquire.hold.is_none()
-            && acquire.is_open()
-            && self.may_linger(hold.lock)
-            && !self.is_outcome_unknown(ticket)
-            && hold.lingers_until().is_some_and(|until| until > now)
-            && hold.is_idle()
-            && hold.has_lease_left(now)
-            && hold.suits(&acquire.request);
+        let Some(number) = self.locks[self.requests[ticket].lock].last_granted else { return false };
+        let Some(hold) = self.holds.get(number) else { return false };
+        let Some(until) = hold.lingers_until() else { return false };
+        let may_go_on = self.may_linger(hold.lock) && hold.is_idle() && hold.has_lease_left(now);
+        let fits = until > now && may_go_on && self.suits(hold, ticket);
         if fits {
             self.transfer(now, number, ticket);
         } else {
@@ -203,6 +185,7 @@ impl Session {
         }
         self.drop_unwanted_notices(lock);
         if lingered {
+            self.holds[number].renew_at = None;
             self.give_head_start(now, number);
             self.clean_up_by_background(now, number);
         }
@@ -210,23 +193,20 @@ impl Session {
 
     /// Ends lingering for all holds, with or without a guard: this client may have missed requests, or is closing.
     pub fn stop_all_lingering(&mut self, now: Instant) {
-        self.stop_lingering_of(now, |_| true);
+        self.stop_lingering_where(now, Hold::may_linger);
     }
 
-    pub(super) fn stop_lingering_of(&mut self, now: Instant, is_it: impl Fn(LockId) -> bool) {
-        let marked = self.holds.iter().filter(|(_, hold)| hold.may_linger() && is_it(hold.lock));
-        let mut marked: Vec<HoldNumber> = marked.map(|(number, _)| number).collect();
-        marked.sort_unstable();
-        marked.into_iter().for_each(|number| self.stop_lingering(now, number));
+    pub(super) fn stop_lingering_where(&mut self, now: Instant, is_it: impl Fn(&Hold) -> bool) {
+        self.holds_where(is_it).into_iter().for_each(|number| self.stop_lingering(now, number));
     }
 
     /// Checks the holds of a lock now, because a hold was ended from outside. A hold of this name stops lingering.
     pub fn look_again(&mut self, now: Instant, name: &str) {
-        let same = |lock: LockId| self.locks[lock].name.as_str() == name;
-        let lingering = self.holds.iter().filter(|(_, hold)| hold.lingers() && same(hold.lock));
-        let lingering: Vec<HoldNumber> = lingering.map(|(number, _)| number).collect();
-        lingering.into_iter().for_each(|number| self.stop_lingering(now, number));
-        self.verify_holds(now, name);
+        let named = self.locks.iter().filter(|(_, lock)| lock.name.as_str() == name);
+        for lock in named.map(|(lock, _)| lock).collect::<Vec<_>>() {
+            self.stop_lingering_where(now, |hold| hold.lingers() && hold.lock == lock);
+            self.verify_holds(now, lock);
+        }
     }
 }
 
@@ -240,8 +220,7 @@ impl Session {
         let Some(hold) = self.holds.get(number).filter(|hold| hold.count.wanted <= 1) else { return };
         let lock = &self.locks[hold.lock];
         let was_handed_on = hold.tenure.handed_on > 0;
-        let listeners = lock.other_listeners;
-        let others_may_be = listeners.are_possible() || listeners.unheard > MOST_UNHEARD;
+        let others_may_be = lock.unheard == 0 || lock.unheard > MOST_UNHEARD;
         let short = hold.tenure.two_round_trips(HAND_OVER_HEAD_START);
         let of_contender = (self.settings.hand_over.is_some() && was_handed_on && hold.is_live())
             .then_some(if others_may_be { short } else { PAUSE_ALONE });
@@ -253,7 +232,7 @@ impl Session {
             }
         });
         if let Some(pause) = of_client {
-            self.contended.hold_back(now, lock.name.key(), now + pause);
+            self.contended.entry(now, lock.name.key()).held_back_until = now + pause;
         }
         if let Some(pause) = of_contender.or(of_client)
             && lock.line.contender.is_some()
@@ -274,7 +253,12 @@ impl Session {
             Listeners::One => self.subscriptions.listens(lock, |_| true) && self.subscriptions.is_confirmed(lock),
             Listeners::Several => false,
         };
-        self.locks[lock].other_listeners.note(!(counts_all && only_self));
+        let unheard = &mut self.locks[lock].unheard;
+        *unheard = match *unheard {
+            _ if !counts_all || !only_self => 0,
+            releases if releases <= MOST_UNHEARD => releases + 1,
+            _ => 1,
+        };
     }
 
     pub(super) fn yield_to_other_client(&mut self, now: Instant, lock: LockId) {
@@ -310,9 +294,6 @@ impl Session {
 
     /// Ends the subscription of a lock after its last hold, unless a hold or a request still refers to the lock.
     pub(super) fn listening_is_due(&mut self, now: Instant, lock: LockId) {
-        if !self.listening.contains_key(&lock) {
-            return;
-        }
         if self.locks[lock].refs > 1 {
             self.keep_listening(now, lock);
         } else {
@@ -352,8 +333,8 @@ pub(super) enum Linger {
     Declined,
     /// It has lingered; its release is in flight.
     Left,
-    /// It has no guard. `renew_at` is the renewal that the last guard had planned.
-    Lingers { until: Instant, renew_at: Instant },
+    /// It has no guard, and keeps the plan for its next renewal.
+    Lingers { until: Instant },
 }
 
 impl Hold {
@@ -368,7 +349,8 @@ impl Hold {
 
     /// Whether the server has the hold for its one guard alone, and nothing is in flight or due.
     pub(super) fn may_be_handed_on(&self, now: Instant) -> bool {
-        self.state == HoldState::Held(CountedBy::Server)
+        self.state == HoldState::Held
+            && self.end().is_none()
             && self.count.is_one_at_rest()
             && self.is_idle()
             && self.renew_at.is_some_and(|at| at > now)
@@ -391,42 +373,23 @@ impl Hold {
     /// Ends for its guard, and begins again for a request. Its name on the server and its lease go on.
     fn begin_again(&mut self, now: Instant, ticket: Ticket, request: &AcquireRequest, woken: &mut Vec<Waker>) {
         self.cell.end(HoldEnd::Released, woken);
-        let latest = request.max_hold.map_or(Instant::FAR_FUTURE, |most| now + most);
-        let cell = HoldCell::new(self.cell.name().clone(), self.cell.permits(), now, latest);
-        cell.set_deadline(self.cell.deadline());
-        self.cell = Arc::new(cell);
-        let on_server = self.count.on_server;
-        self.count = Count::default();
-        self.count.on_server = on_server;
-        self.tenure.handed_on += 1;
-        self.owner = request.owner;
-        self.class.clone_from(&request.class);
-        self.begun_by = ticket;
-        self.deadline.latest = latest;
-        self.state = HoldState::default();
-        self.clean_up = CleanUp::after(now, &self.clean_up);
-        if let Some(linger) = &mut self.linger
+        let mut next = Self::new(now, self.lock, ticket, self.cell.name.clone(), request);
+        next.cell.set_deadline(self.cell.deadline());
+        next.count.on_server = self.count.on_server;
+        next.raising = None;
+        (next.last_reply_at, next.contradicted_at) = (self.last_reply_at, self.contradicted_at);
+        (next.verify, next.refusal_reported) = (self.verify, self.refusal_reported);
+        next.clean_up.until = self.clean_up.until;
+        next.tenure = Tenure { handed_on: self.tenure.handed_on + 1, ..self.tenure };
+        next.linger = self.linger.take();
+        if let Some(linger) = &mut next.linger
             && !matches!(**linger, Linger::Declined | Linger::Left)
         {
             let longest = request.linger.filter(|_| request.max_hold.is_none()).map(LingerTime::get);
             **linger = longest.map_or(Linger::Declined, |most| Linger::For(most.min(self.lease / 3)));
         }
-        self.extras = None;
-        self.timer = None;
+        *self = next;
         self.grant(request.renewed);
-    }
-
-    /// Starts to linger, unless its guard's end must release it. A lingering hold is not renewed.
-    fn begin_to_linger(&mut self, now: Instant) -> bool {
-        let (Some(Linger::For(longest)), Some(renew_at)) = (self.linger.as_deref().copied(), self.renew_at) else {
-            return false;
-        };
-        let until = (now + longest).min(renew_at).min(self.tenure.since + longest * MAX_LINGER_TIMES);
-        let may = until > now && self.may_be_handed_on(now);
-        if may {
-            self.linger = Some(Box::new(Linger::Lingers { until, renew_at }));
-        }
-        may
     }
 
     pub(super) fn lingers(&self) -> bool {
@@ -435,18 +398,14 @@ impl Hold {
 
     pub(super) fn lingers_until(&self) -> Option<Instant> {
         match self.linger.as_deref() {
-            Some(Linger::Lingers { until, .. }) => Some(*until),
+            Some(Linger::Lingers { until }) => Some(*until),
             _ => None,
         }
     }
 
     /// Whether its client must receive requests of other clients.
     pub(super) fn hears_requests(&self) -> bool {
-        match self.linger.as_deref() {
-            Some(Linger::For(_)) => self.is_live(),
-            Some(Linger::Lingers { .. }) => true,
-            Some(Linger::Declined | Linger::Left) | None => false,
-        }
+        self.lingers() || (self.may_linger() && self.is_live())
     }
 
     /// Whether the hold lingers, or will linger once its guard is dropped.
@@ -457,29 +416,6 @@ impl Hold {
 
 /// After this many releases in a row without another listener, others get a head start all the same: pollers do not subscribe.
 const MOST_UNHEARD: u8 = 8;
-
-/// Whether other clients listen to a lock, as the replies to this client's releases report.
-///
-/// A client that came after the last release waits for at most [`HandOver::within`]: the next release counts it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct OtherListeners {
-    /// Number of consecutive releases without another listener; 0 if there may be one.
-    unheard: u8,
-}
-
-impl OtherListeners {
-    const fn are_possible(self) -> bool {
-        self.unheard == 0
-    }
-
-    const fn note(&mut self, others_listen: bool) {
-        self.unheard = match self.unheard {
-            _ if others_listen => 0,
-            releases if releases <= MOST_UNHEARD => releases + 1,
-            _ => 1,
-        };
-    }
-}
 
 /// How long the client remembers a request of another client.
 const CONTENDED_FOR: Duration = Duration::from_secs(1);
@@ -502,10 +438,6 @@ struct Noted {
 impl Contended {
     pub(super) fn note(&mut self, now: Instant, key: &[u8]) {
         self.entry(now, key).wanted = Some(now);
-    }
-
-    fn hold_back(&mut self, now: Instant, key: &[u8], until: Instant) {
-        self.entry(now, key).held_back_until = until;
     }
 
     pub(super) fn is_contended(&self, now: Instant, key: &[u8]) -> bool {

@@ -35,7 +35,6 @@ impl World {
             let census = client.session.stats();
             assert_eq!(census, leasehold_core::session::ClientStats::default(), "of client {number}");
             assert_eq!(client.session.poll_timeout(), None, "client {number} waits for time to pass");
-            assert!(client.session.is_quiet());
             assert!(!client.session.has_clean_up());
         }
         self.check_left(AT_THE_END);

@@ -287,7 +287,7 @@ fn late_copy_of_an_oom_refusal_keeps_no_permit() {
             }
         }
         assert_eq!(world.server.command(&[b"GET", b"a"]), Ok(Reply::Bulk("3".into())), "{refusal}");
-        assert!(world.clients[0].session.is_quiet(), "{refusal}");
+        assert!(world.clients[0].session.holds_nothing(), "{refusal}");
     }
 }
 

@@ -347,7 +347,7 @@ fn most_under_way(way: Duration) -> usize {
         most = most.max(flying.len());
     }
     assert_eq!(answered, HOLDS);
-    assert_eq!(session.stats().cleaning_up, 0);
-    assert!(session.is_quiet());
+    assert_eq!((session.stats().cleaning_up, session.stats().subscriptions), (0, 0));
+    assert!(session.holds_nothing());
     most
 }

@@ -7,7 +7,7 @@ mod beside {
     use crate::name::LockName;
     use crate::owner::ClientId;
     use crate::reply::Reply;
-    use crate::session::steps::{Deed, Step};
+    use crate::session::tests::{Deed, Step};
     use crate::session::{AcquireRequest, CallId, Session};
     use crate::settings::Settings;
     use crate::time::Instant;
@@ -77,7 +77,7 @@ mod after_attempt {
     use crate::name::LockName;
     use crate::owner::ClientId;
     use crate::reply::Reply;
-    use crate::session::steps::Step;
+    use crate::session::tests::Step;
     use crate::session::{AcquireRequest, Session};
     use crate::settings::Settings;
     use std::sync::Arc;
@@ -112,7 +112,7 @@ mod warn {
     use crate::name::LockName;
     use crate::owner::ClientId;
     use crate::reply::Reply;
-    use crate::session::steps::Step;
+    use crate::session::tests::Step;
     use crate::session::{AcquireRequest, Event, Session};
     use crate::settings::Settings;
     use crate::time::Instant;

@@ -6,7 +6,7 @@ use crate::name::LockName;
 use crate::owner::ClientId;
 use crate::reply::Reply;
 use crate::session::ClientStats;
-use crate::session::steps::{Deed, Step};
+use crate::session::tests::{Deed, Step};
 use crate::settings::Settings;
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
@@ -120,7 +120,7 @@ fn adoption_that_the_server_did_not_apply_leaves_no_hold() {
         let (ticket, id) = adopt(&mut session);
         session.handle_called(NOW, id, reply);
         assert!(matches!(session.poll_adopt(ticket, Waker::noop()), Poll::Ready(Err(_))));
-        assert!(background(&mut session).is_empty() && session.is_quiet());
+        assert!(background(&mut session).is_empty() && session.holds_nothing());
     }
 }
 

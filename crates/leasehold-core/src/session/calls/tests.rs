@@ -32,65 +32,13 @@ mod pending {
     }
 }
 
-mod settlements {
-    use super::*;
-    use std::time::Duration;
-
-    const NOW: Instant = Instant::from_nanos(1_000_000_000);
-    const SCOPE: Scope = (0, false);
-
-    fn numbers() -> [HoldNumber; 3] {
-        let first = HoldNumber::FIRST;
-        [first, first.next(), first.next().next()]
-    }
-
-    #[test]
-    fn a_late_hold_is_not_settled_with_the_others() {
-        let [one, other, late] = numbers();
-        let mut settlements = Settlements::default();
-        assert!(settlements.add(SCOPE, Bytes::new(), one), "the first hold asks");
-        assert!(settlements.begin(SCOPE, CallId(1)).is_some());
-        assert!(!settlements.add(SCOPE, Bytes::new(), late), "one settlement at a time");
-        assert!(settlements.at_work_since(NOW + Duration::from_secs(1)));
-        assert!(settlements.take(NOW, CallId(2)).is_none());
-        let (scope, done) = settlements.take(NOW, CallId(1)).expect("it is in flight");
-        assert_eq!((scope, done.holds, done.late), (SCOPE, vec![one], vec![late]));
-        assert!(settlements.at_work_since(NOW) && !settlements.at_work_since(NOW + Duration::from_nanos(1)));
-        assert!(settlements.add(SCOPE, Bytes::new(), other), "the next one asks anew");
-    }
-
-    #[test]
-    fn a_failed_settlement_is_tried_again_for_all_ever_later() {
-        let [one, late, other] = numbers();
-        let mut settlements = Settlements::default();
-        assert!(settlements.add(SCOPE, Bytes::new(), one));
-        let mut waits = Vec::new();
-        for attempt in 1..=3 {
-            assert!(settlements.begin(SCOPE, CallId(attempt)).is_some());
-            if attempt == 1 {
-                assert!(!settlements.add(SCOPE, Bytes::new(), late));
-            }
-            let (scope, failed) = settlements.take(NOW, CallId(attempt)).expect("it is in flight");
-            settlements.retry(NOW, scope, failed, 1.0);
-            let at = settlements.next_timeout().expect("it is tried again");
-            assert_eq!(settlements.due(at), [SCOPE]);
-            waits.push(at.since(NOW).as_millis());
-        }
-        assert_eq!(waits, [20, 40, 80]);
-        assert!(!settlements.add(SCOPE, Bytes::new(), other), "it waits for the next attempt");
-        assert!(settlements.begin(SCOPE, CallId(9)).is_some());
-        let (_, done) = settlements.take(NOW, CallId(9)).expect("it is in flight");
-        assert_eq!(done.holds, [one, late, other]);
-    }
-}
-
 mod settle {
     use super::*;
     use crate::command::Kind;
     use crate::link::{LinkError, Settled};
     use crate::name::LockName;
     use crate::owner::ClientId;
-    use crate::session::steps::{Deed, Step};
+    use crate::session::tests::{Deed, Step};
     use crate::session::{AcquireRequest, Session, Ticket};
     use crate::settings::Settings;
     use std::task::Waker;
@@ -154,5 +102,24 @@ mod settle {
         assert_eq!((settlements.len(), released.len()), (1, 0), "one for both");
         session.handle_settled(later, settlements[0], Ok(Settled::Proven));
         assert_eq!(actions(&mut session).1, [Bytes::from_static(b"a"), Bytes::from_static(b"b")]);
+    }
+
+    #[test]
+    fn failed_settlement_is_retried_after_growing_pauses() {
+        let mut session = session();
+        loses_a_reply(&mut session, "a");
+        let mut now = NOW;
+        for pause in [20, 40, 80].map(Duration::from_millis) {
+            let settlements = actions(&mut session).0;
+            session.handle_settled(now, settlements[0], Err(LinkError::NotSent("no connection".to_owned())));
+            let next = session.settlements.next_timeout().expect("a retry");
+            assert!((pause / 2..=pause).contains(&next.since(now)), "{pause:?}");
+            now = next;
+            session.handle_timeout(now);
+        }
+        let settlements = actions(&mut session).0;
+        assert!(session.settlements.at_work_since(now + Duration::from_secs(1)));
+        session.handle_settled(now, settlements[0], Ok(Settled::Proven));
+        assert!(session.settlements.at_work_since(now) && !session.settlements.at_work_since(now + pause_before(1)));
     }
 }

@@ -3,19 +3,26 @@ use super::*;
 mod client_record {
     use super::*;
     use crate::command::Kind;
+    use crate::settings::Settings;
 
     const NOW: Instant = Instant::from_nanos(1_000_000_000);
     const LIFETIME: Duration = Duration::from_secs(60);
 
-    fn kept() -> (ClientRecord, ClientId) {
-        let (host, application) = ("host".to_owned(), "orders".to_owned());
-        let mut record = ClientRecord::default();
-        record.start(
-            NOW,
-            record::ClientRecord { host, pid: 7, application, since: 0, within: Vec::new(), note: String::new() },
-            LIFETIME,
-        );
-        (record, ClientId::new(uuid::Uuid::nil()))
+    fn kept() -> (Session, ClientId) {
+        let client = ClientId::new(uuid::Uuid::nil());
+        let mut session = Session::new(client, Settings::default(), 1);
+        session.announce(NOW, record("orders"), LIFETIME);
+        (session, client)
+    }
+
+    fn record(application: &str) -> record::ClientRecord {
+        let (host, application) = ("host".to_owned(), application.to_owned());
+        record::ClientRecord { host, pid: 7, application, since: 0, within: Vec::new(), note: String::new() }
+    }
+
+    /// The record, and with it its next write or comparison.
+    fn of(session: &mut Session) -> &mut Kept {
+        session.record.as_mut().expect("it keeps a record")
     }
 
     fn holds(key: &str) -> Vec<LockUse> {
@@ -32,59 +39,57 @@ mod client_record {
 
     #[test]
     fn a_record_is_written_at_once_and_again_at_a_third_of_its_life() {
-        let (mut record, client) = kept();
-        assert_eq!(record.next(true), Some(NOW));
-        assert!(record.write(NOW, &client, Vec::new()).is_some());
-        assert!(record.write(NOW + LIFETIME, &client, Vec::new()).is_none(), "it is being written");
-        assert_eq!(record.next(true), None);
-        record.written(NOW, true);
-        assert_eq!(record.next(true), Some(NOW + LIFETIME / 3));
-        assert!(record.write(NOW + LIFETIME / 4, &client, Vec::new()).is_none(), "it is not time yet");
+        let (mut session, client) = kept();
+        assert_eq!(of(&mut session).next(true), Some(NOW));
+        assert!(of(&mut session).write(NOW, &client, Vec::new()).is_some());
+        assert!(of(&mut session).write(NOW + LIFETIME, &client, Vec::new()).is_none(), "it is being written");
+        assert_eq!(of(&mut session).next(true), None);
+        session.record_written(NOW, true);
+        assert_eq!(of(&mut session).next(true), Some(NOW + LIFETIME / 3));
+        assert!(of(&mut session).write(NOW + LIFETIME / 4, &client, Vec::new()).is_none(), "it is not time yet");
     }
 
     #[test]
     fn a_record_that_could_not_be_written_is_written_again_soon() {
-        let (mut record, client) = kept();
-        assert!(record.write(NOW, &client, Vec::new()).is_some());
-        record.written(NOW, false);
-        assert_eq!(record.next(true), Some(NOW + RETRY_PAUSE));
+        let (mut session, client) = kept();
+        assert!(of(&mut session).write(NOW, &client, Vec::new()).is_some());
+        session.record_written(NOW, false);
+        assert_eq!(of(&mut session).next(true), Some(NOW + RETRY_PAUSE));
     }
 
     #[test]
     fn a_record_is_written_again_when_its_locks_are_others() {
-        let (mut record, client) = kept();
-        assert!(record.write(NOW, &client, Vec::new()).is_some());
-        record.written(NOW, true);
-        assert_eq!(record.next(true), Some(NOW + LIFETIME / 3), "an idle client does not look");
-        assert_eq!(record.next(false), Some(NOW + COMPARE_INTERVAL));
+        let (mut session, client) = kept();
+        assert!(of(&mut session).write(NOW, &client, Vec::new()).is_some());
+        session.record_written(NOW, true);
+        assert_eq!(of(&mut session).next(true), Some(NOW + LIFETIME / 3), "an idle client does not look");
+        assert_eq!(of(&mut session).next(false), Some(NOW + COMPARE_INTERVAL));
         let mut now = NOW + COMPARE_INTERVAL;
-        assert!(record.write(now, &client, holds("stock")).is_some());
-        assert_eq!(record.next(false), None);
-        record.written(now, true);
-        assert_eq!(record.next(false), Some(now + COMPARE_INTERVAL));
+        assert!(of(&mut session).write(now, &client, holds("stock")).is_some());
+        assert_eq!(of(&mut session).next(false), None);
+        session.record_written(now, true);
+        assert_eq!(of(&mut session).next(false), Some(now + COMPARE_INTERVAL));
         now = now + COMPARE_INTERVAL;
-        assert!(record.write(now, &client, holds("stock")).is_none(), "they have only lasted longer");
-        assert_eq!(record.next(false), Some(now + COMPARE_INTERVAL), "and are looked at no more often for that");
+        assert!(of(&mut session).write(now, &client, holds("stock")).is_none(), "they have only lasted longer");
+        assert_eq!(
+            of(&mut session).next(false),
+            Some(now + COMPARE_INTERVAL),
+            "and are looked at no more often for that"
+        );
         now = now + COMPARE_INTERVAL;
-        assert!(record.write(now, &client, holds("other")).is_some());
-        record.written(now, true);
-        assert_eq!(record.next(true), Some(now + COMPARE_INTERVAL), "the server is still told of a lock");
-        assert!(record.write(now + COMPARE_INTERVAL, &client, Vec::new()).is_some());
+        assert!(of(&mut session).write(now, &client, holds("other")).is_some());
+        session.record_written(now, true);
+        assert_eq!(of(&mut session).next(true), Some(now + COMPARE_INTERVAL), "the server is still told of a lock");
+        assert!(of(&mut session).write(now + COMPARE_INTERVAL, &client, Vec::new()).is_some());
     }
 
     #[test]
     fn late_answer_of_an_earlier_record_delays_nothing() {
-        let (mut record, client) = kept();
-        assert!(record.write(NOW, &client, Vec::new()).is_some());
-        assert!(record.0.take().is_some());
-        let (host, application) = ("host".to_owned(), "other".to_owned());
-        record.start(
-            NOW,
-            record::ClientRecord { host, pid: 7, application, since: 0, within: Vec::new(), note: String::new() },
-            LIFETIME,
-        );
-        record.written(NOW, true);
-        assert_eq!(record.next(true), Some(NOW));
+        let (mut session, client) = kept();
+        assert!(of(&mut session).write(NOW, &client, Vec::new()).is_some());
+        session.announce(NOW, record("other"), LIFETIME);
+        session.record_written(NOW, true);
+        assert_eq!(of(&mut session).next(true), Some(NOW));
     }
 }
 
@@ -94,7 +99,7 @@ mod shut_down {
     use crate::error::{HoldEnd, ReleaseError};
     use crate::owner::ClientId;
     use crate::reply::Reply;
-    use crate::session::steps::{Deed, Step};
+    use crate::session::tests::{Deed, Step};
     use crate::session::{AcquireRequest, Session};
     use crate::settings::Settings;
     use std::task::Waker;
@@ -125,7 +130,7 @@ mod shut_down {
     fn end_of_a_client_is_told_to_its_waiters_and_its_holders() {
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
         let stock = LockName::new("", "stock").expect("a name");
-        assert!(session.is_quiet() && session.holds_nothing());
+        assert!(session.holds_nothing());
         let mut request =
             || session.acquire(NOW, AcquireRequest::new(stock.clone(), Kind::Lock, Duration::from_secs(30)));
         let [holder, waiter] = [(); 2].map(|()| request());
@@ -138,7 +143,7 @@ mod shut_down {
         assert!(session.closed);
         assert!(matches!(poll(&mut session, waiter), Step::Done(Err(AcquireError::Closed))));
         assert_eq!(granted.cell.ended(NOW), None, "a hold may be used until it is released");
-        assert!(!session.has_clean_up() && !session.holds_nothing() && !session.is_quiet());
+        assert!(!session.has_clean_up() && !session.holds_nothing());
         assert_eq!(session.unreleased(), std::slice::from_ref(&stock));
         assert!(session.lose_all(NOW));
         assert_eq!(granted.cell.ended(NOW), Some(HoldEnd::Lost(LossReason::ShutDown)));

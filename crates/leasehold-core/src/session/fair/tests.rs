@@ -7,7 +7,7 @@ mod fair_queue {
     use crate::owner::{ClientId, HoldNumber};
     use crate::reply::Reply;
     use crate::session::request::AcquireOutcome;
-    use crate::session::steps::{Deed, Step};
+    use crate::session::tests::{Deed, Step};
     use crate::session::{AcquireRequest, CallId, Event, Granted, Session, Ticket};
     use crate::settings::Settings;
     use crate::time::Instant;

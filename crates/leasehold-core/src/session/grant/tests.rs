@@ -8,7 +8,7 @@ mod first_reply {
     use crate::name::LockName;
     use crate::owner::{ClientId, OwnerId};
 
-    use crate::session::steps::{Deed, Step};
+    use crate::session::tests::{Deed, Step};
     use crate::session::{AcquireRequest, Fallback, Patience, Session};
     use crate::settings::Settings;
     use std::task::Waker;
@@ -192,9 +192,10 @@ mod first_reply {
 
     #[test]
     fn a_reply_without_a_number_of_replicas_is_none() {
-        assert!(split_acknowledged(&granted(2)).is_ok_and(|(_, acknowledged)| acknowledged == 2));
+        let two = Some(Replicas { at_least: 2, within: Duration::ZERO });
+        assert!(split_acknowledged(&granted(2), two).is_ok_and(|(_, acknowledged)| acknowledged == Some(2)));
         for reply in [Reply::Nil, Reply::Array(vec![Reply::Int(1)]), granted(-1)] {
-            assert!(split_acknowledged(&reply).is_err(), "{reply:?}");
+            assert!(split_acknowledged(&reply, two).is_err(), "{reply:?}");
         }
     }
 }
@@ -205,7 +206,7 @@ mod unread {
     use crate::name::LockName;
     use crate::owner::{ClientId, OwnerId};
     use crate::reply::Reply;
-    use crate::session::steps::{Deed, Step};
+    use crate::session::tests::{Deed, Step};
     use crate::session::{AcquireRequest, Session};
     use crate::settings::Settings;
     use std::task::Waker;
@@ -286,7 +287,7 @@ mod give_up {
     use crate::name::LockName;
     use crate::owner::ClientId;
     use crate::reply::Reply;
-    use crate::session::steps::{Deed, Step};
+    use crate::session::tests::{Deed, Step};
     use crate::session::{AcquireRequest, CallId, Session};
     use crate::settings::Settings;
     use std::task::Waker;

@@ -224,7 +224,7 @@ mod line {
     use crate::owner::{ClientId, OwnerId};
     use crate::reply::Reply;
     use crate::session::request::Stage;
-    use crate::session::steps::{Deed, Step};
+    use crate::session::tests::{Deed, Step};
     use crate::session::{AcquireRequest, CallId, Patience, Session};
     use crate::settings::Settings;
     use std::task::Waker;

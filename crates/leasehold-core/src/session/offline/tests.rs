@@ -7,7 +7,7 @@ mod fallback {
     use crate::name::LockName;
     use crate::owner::ClientId;
     use crate::reply::Reply;
-    use crate::session::steps::{Deed, Step};
+    use crate::session::tests::{Deed, Step};
     use crate::session::{AcquireRequest, Session};
     use crate::settings::Settings;
     use std::task::Waker;
@@ -62,7 +62,7 @@ mod wait_at_gate {
     use crate::owner::ClientId;
     use crate::reply::Reply;
     use crate::session::request::AcquireOutcome;
-    use crate::session::steps::{Deed, Step};
+    use crate::session::tests::{Deed, Step};
     use crate::session::{AcquireRequest, CallId, Fallback, Granted, Session};
     use crate::settings::Settings;
     use std::task::Waker;
@@ -252,7 +252,7 @@ mod restore {
     use crate::name::LockName;
     use crate::owner::ClientId;
     use crate::reply::Reply;
-    use crate::session::steps::{Deed, Step};
+    use crate::session::tests::{Deed, Step};
     use crate::session::{AcquireRequest, CallId, Fallback, Granted, Session};
     use crate::settings::Settings;
     use std::task::Waker;
@@ -365,7 +365,7 @@ mod link_events {
     use crate::name::LockName;
     use crate::owner::ClientId;
     use crate::reply::Reply;
-    use crate::session::steps::Step;
+    use crate::session::tests::Step;
     use crate::session::{AcquireRequest, Session};
     use crate::settings::Settings;
     use std::sync::Arc;

@@ -7,7 +7,7 @@ mod release_reply {
     use crate::name::LockName;
     use crate::owner::ClientId;
     use crate::reply::Reply;
-    use crate::session::steps::{Deed, Step};
+    use crate::session::tests::{Deed, Step};
     use crate::session::{AcquireRequest, CallId, Session};
     use crate::settings::Settings;
     use crate::time::Instant;
@@ -64,8 +64,8 @@ mod hold_clean_up {
     use crate::command::Kind;
     use crate::name::LockName;
     use crate::owner::{ClientId, HoldName, HoldNumber};
+    use crate::session::AcquireRequest;
     use crate::session::hold::Change;
-    use crate::session::{AcquireRequest, CallId};
 
     const LEASE: Duration = Duration::from_secs(4);
 
@@ -73,8 +73,10 @@ mod hold_clean_up {
         Instant::from_nanos(1_000_000_000) + Duration::from_millis(millis)
     }
 
-    fn change(now: Instant, by: Option<Ticket>, aim: CountChange) -> Change {
-        Change { lease: LEASE, ..Change::new(now, CallId(1), by, aim, 0) }
+    fn change(sent_at: Instant, by: Option<Ticket>, aim: CountChange) -> Box<Change> {
+        let (before, resets, is_settling) = (0, 0, false);
+        let (replicas, acknowledged) = (None, None);
+        Box::new(Change { by, aim, before, resets, sent_at, lease: LEASE, is_settling, replicas, acknowledged })
     }
 
     /// A hold that was asked for at 0.
@@ -92,7 +94,7 @@ mod hold_clean_up {
         let mut hold = asked_for();
         let sent = hold.change.take().expect("it was asked for");
         hold.note_grant(None);
-        hold.confirm_grant(at(1), &sent, LEASE);
+        hold.confirm_grant(at(1), sent.sent_at, LEASE, None);
         hold.raising = None;
         hold.grant(true);
         hold
@@ -104,10 +106,10 @@ mod hold_clean_up {
         let rows: [(Prepare, NextStep); 6] = [
             (|_| {}, NextStep::GoOn),
             // A caller sends the release by itself.
-            (|hold| assert!(hold.count.remove_guard(true)), NextStep::Nothing),
+            (|hold| hold.count.end_guard(true, false), NextStep::Nothing),
             (
                 |hold| {
-                    hold.count.remove_guard(true);
+                    hold.count.end_guard(true, false);
                     hold.clean_up.by_background = true;
                 },
                 NextStep::Lower,
@@ -115,7 +117,7 @@ mod hold_clean_up {
             // It waits for room.
             (
                 |hold| {
-                    hold.count.remove_guard(true);
+                    hold.count.end_guard(true, false);
                     hold.clean_up.by_background = true;
                     hold.clean_up.is_queued = true;
                 },
@@ -124,7 +126,7 @@ mod hold_clean_up {
             (|hold| hold.begin_change(change(at(2), None, CountChange::LowerTo(0))), NextStep::Nothing),
             (
                 |hold| {
-                    hold.count.remove_guard(true);
+                    hold.count.end_guard(true, false);
                     hold.count.on_server = 0;
                 },
                 NextStep::Forget,
@@ -140,7 +142,7 @@ mod hold_clean_up {
     #[test]
     fn abandoned_hold_is_forgotten_when_its_lease_is_over() {
         let mut hold = held();
-        hold.count.remove_guard(true);
+        hold.count.end_guard(true, false);
         hold.clean_up.by_background = true;
         assert_eq!(hold.next_step(at(3_999)), NextStep::Lower);
         assert_eq!(hold.next_step(at(4_000)), NextStep::Forget);
@@ -165,7 +167,7 @@ mod hold_clean_up {
     #[test]
     fn failed_lowering_is_repeated_after_growing_pauses() {
         let mut hold = held();
-        hold.count.remove_guard(true);
+        hold.count.end_guard(true, false);
         let mut last = at(3);
         let pauses: Vec<Duration> = (0..4)
             .map(|_| {
@@ -183,20 +185,17 @@ mod hold_clean_up {
     fn doubted_release_counts_as_done_if_sent_in_time() {
         for (sent_at, in_time) in [(at(2), true), (at(4_500), false)] {
             let mut hold = held();
-            hold.count.remove_guard(true);
+            hold.count.end_guard(true, false);
             hold.begin_change(change(sent_at, None, CountChange::LowerTo(0)));
-            assert!(hold.begin_settling() == Some(false) && hold.begin_settling().is_none(), "it is settled once");
-            assert_eq!(
-                (hold.clean_up.doubt.is_some_and(|doubt| doubt.sent_before_deadline), hold.clean_up.is_perhaps_lowered),
-                (in_time, true)
-            );
+            hold.doubt_lowering();
+            assert_eq!((hold.was_released_in_time(), hold.clean_up.is_perhaps_lowered), (in_time, true));
         }
     }
 
     #[test]
     fn release_is_repeated_once_more_when_late_copies_are_over() {
         let mut hold = held();
-        hold.count.remove_guard(true);
+        hold.count.end_guard(true, false);
         hold.note_lowered(at(3), 0, false);
         hold.expect_late_copies(at(1_000));
         assert!(hold.clean_up.repeats != Repeats::No && !hold.is_given_up());

@@ -77,7 +77,7 @@ mod subscriptions {
         bench.drop_all(1);
         assert_eq!(bench.commands(), ["-a"]);
         bench.unsubscribed("a", Ok(()));
-        assert!(bench.session.subscriptions.is_empty());
+        assert_eq!(bench.session.subscriptions.len(), 0);
     }
 
     #[test]

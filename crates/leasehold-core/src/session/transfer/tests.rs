@@ -3,7 +3,7 @@ use crate::error::ReleaseError;
 use crate::owner::ClientId;
 use crate::reply::Reply;
 use crate::session::request::AcquireOutcome;
-use crate::session::steps::{Deed, Step};
+use crate::session::tests::{Deed, Step};
 use crate::session::{AcquireRequest, CallId, Granted};
 use crate::settings::Settings;
 
@@ -604,7 +604,7 @@ mod contended {
             contended.is_contended(now + CONTENDED_FOR / 2, key) && !contended.is_contended(now + CONTENDED_FOR, key)
         );
         assert_eq!(contended.held_back_until(now, key), None);
-        contended.hold_back(now, key, now + CONTENDED_FOR / 4);
+        contended.entry(now, key).held_back_until = now + CONTENDED_FOR / 4;
         assert_eq!(contended.held_back_until(now, key), Some(now + CONTENDED_FOR / 4));
         assert!(
             contended.is_contended(now + CONTENDED_FOR / 2, key)
