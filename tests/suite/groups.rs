@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 pub(crate) async fn m1_m2_busy_member_leaves_none_held_and_one_wait_is_for_all(world: World) {
     let (client, other) = (world.client().await, world.client().await);
     let (a, b, c) = (world.name("a"), world.name("b"), world.name("c"));
+    let (d, e) = (world.name("d"), world.name("e"));
     let multi = client.multi_lock([client.lock(&a), client.lock(&b), client.lock(&c)]);
     let held = other.lock(&b).acquire().await.expect("the lock");
     assert!(multi.try_acquire().await.expect("an answer").is_none());
@@ -45,7 +46,12 @@ pub(crate) async fn m1_m2_busy_member_leaves_none_held_and_one_wait_is_for_all(w
         leasehold::AnyLock::from(client.lock(&a)),
         client.fenced_lock(&b).into(),
         halves.read().into(),
+        client.spin_lock(&d).into(),
+        client.simple_lock(&e).into(),
     ]);
+    let busy = other.simple_lock(&e).acquire().await.expect("a free member");
+    assert!(mixed.try_acquire().await.expect("an answer").is_none() && !world.exists(&d));
+    busy.release().await.expect("a release");
     let guard = mixed.acquire().await.expect("members of several kinds");
     halves.read().try_acquire().await.expect("an answer").expect("readers beside").release().await.expect("a release");
     guard.release().await.expect("a release");
