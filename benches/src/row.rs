@@ -79,32 +79,30 @@ impl Row {
     pub(crate) fn about(self) -> &'static str {
         match self {
             Self::Pairs => {
-                "Each task acquires and releases a lock of its own, again and again. The server's time in commands is that of `INFO commandstats`; \
-                 its processor time, of `INFO cpu`, has reading and writing as well."
+                "Each task repeatedly acquires and releases its own lock. The server's time in commands comes from `INFO commandstats`. Its \
+                 processor time comes from `INFO cpu` and includes I/O."
             }
             Self::Beside => {
-                "One task of a client acquires and releases a lock of its own, while 256 others of the same client do so with theirs. The time is \
-                 that of the one."
+                "One task of a client acquires and releases its own lock, while 256 other tasks of the client acquire and release theirs. The \
+                 figures are for the one task."
             }
             Self::Wake => {
-                "From the release in one client to the grant in another of the same process. rslock, rlock, redsync and bsm/redislock poll. \
-                 The floor is one release script, its message, and one acquire script."
+                "The time from the release in one client to the grant in another client of the process. rslock, rlock, redsync and \
+                 bsm/redislock poll. The floor is one release script, its message, and one acquire script."
             }
             Self::Hot => {
-                "A task that is granted the lock releases it at once and asks again. The mutex of tokio knows no other process."
+                "Each granted task releases the lock at once and requests it again. tokio's mutex excludes only tasks of one process."
             }
             Self::Contended => {
-                "As before, with four processes at the same time. The longest wait is the longest time in which one of them was granted nothing."
+                "The same work in four concurrent processes. The longest wait is the longest time without a grant in one process."
             }
-            Self::Queue => {
-                "A task that is granted the lock releases it and stands in line again, so that the line keeps its length."
-            }
+            Self::Queue => "Each granted task releases the lock and rejoins the queue, so the queue keeps its length.",
             Self::Held => {
-                "One client holds the locks for longer than a period of renewal. Bytes are those of the client: what a process in Rust takes \
-                 from the system, and what is in use in Go and in a JVM after a collection."
+                "One client holds the locks for longer than a renewal period. Bytes are the client's memory: from the system in Rust, and in \
+                 use after a garbage collection in Go and Java."
             }
             Self::Waiters => {
-                "Tasks of one client wait for one name, which another client holds. Redisson's waiters are calls of `lockAsync`, and no threads."
+                "Tasks of one client wait for a name that another client holds. Redisson's waiters are calls of `lockAsync`, not threads."
             }
         }
     }
