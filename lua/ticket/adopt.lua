@@ -30,7 +30,8 @@ local is_copy = stored[1]
 if not is_copy and (stored[2] ~= '1' or redis.call('HLEN', lock_key) ~= 1) then
   return {-1, 0}
 end
-if not is_copy and short_text(ticket_key) ~= secret then
+local ticket = short_text(ticket_key)
+if not is_copy and ticket ~= secret then
   return {0, 0}
 end
 
@@ -67,6 +68,8 @@ if stored[2] then
     -- The server's clock jumped back and the key expired. HSET recreated it without a time to live.
     redis.call('PEXPIRE', lock_key, lease)
   end
+end
+if ticket == secret then
   redis.call('DEL', ticket_key)
 end
 if is_copy then

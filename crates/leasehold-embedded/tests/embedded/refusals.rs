@@ -167,8 +167,14 @@ const STORIES: &[Story] = &[
     (
         "ticket/adopt",
         "HSET k me:1 1; PEXPIRE k 500; SET ticket c0ffee:7; PEXPIRE ticket 500",
-        "k ticket",
-        "me:1 c0ffee:7 1000",
+        "k ticket k k",
+        "you:2 me:1 c0ffee:7 1000",
+    ),
+    (
+        "ticket/adopt",
+        "HSET k me:1 1; PEXPIRE k 500; SET ticket c0ffee:7; PEXPIRE ticket 500; HSET marks h me:1; PEXPIRE marks 900; SET token 12",
+        "k ticket marks token",
+        "you:2 me:1 c0ffee:7 1000",
     ),
     ("durable/mark", "HSET k me:1 1; PEXPIRE k 500", "k", ""),
 ];
