@@ -160,7 +160,7 @@ fn argument(script: &Script, word: &str) -> &'static str {
         "question" => "NUMSUB",
         "most" => "16",
         "host" | "application" | "within" | "note" | "locks" | "value" | "channel" | "exclusive" | "shared"
-        | "counter" | "latch" | "secret" => "it",
+        | "counter" | "latch" | "secret" | "offered" => "it",
         _ => panic!("say what the argument {word:?} of {} can be", script.name()),
     }
 }

@@ -8,7 +8,7 @@ mod latch;
 mod multi;
 mod polled;
 mod quorum;
-mod read_write;
+pub(crate) mod read_write;
 mod semaphore;
 mod striped;
 

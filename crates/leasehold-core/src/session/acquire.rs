@@ -234,7 +234,7 @@ impl Session {
         let may_linger = request.may_linger() && lock.protocol().hears_requests() && !lock.is_local && hears;
         let linger = request.linger.filter(|_| may_linger && !self.contended.is_contended(now, lock.name.key()));
         let marked = linger.map(|_| self.client.marked_field(number));
-        let name = HoldName::new(self.client, number, marked.as_ref().or(request.field.as_ref()));
+        let name = HoldName::new(self.client, number, marked.as_ref().or(request.field.as_deref()));
         let mut hold = Hold::new(now, acquire.lock, ticket, name, request);
         hold.linger = linger.map(|longest| Box::new(Linger::For(longest.get().min(hold.lease / 3))));
         acquire.hold = Some(number);

@@ -257,8 +257,8 @@ pub struct AcquireRequest {
     pub backoff: Option<Arc<Backoff>>,
     /// The hold of the other half of a read-write lock beside which this one may be taken, whoever owns it.
     pub beside: Option<HoldNumber>,
-    /// The name of the hold on the server, if the kind lets the caller choose it.
-    pub field: Option<Bytes>,
+    /// The name of the hold on the server, if the kind lets the caller choose it. Boxed, because few requests have a name.
+    pub field: Option<Box<Bytes>>,
     /// What the acquire does without the server.
     pub fallback: Fallback,
     /// How long the mark of a waiting writer keeps new readers out; `None` if writers have no preference.

@@ -61,10 +61,7 @@ impl SimpleLock {
     pub fn with_id(&self, id: impl Into<String>) -> Self {
         let id = Bytes::from(id.into());
         let owner = self.spec().handle().with(|session, _| session.new_owner());
-        Self::of(self.spec().with(|options| {
-            options.field = Some(id);
-            options.owner = Some(owner);
-        }))
+        Self::of(self.spec().with(|options| options.holder = Some(Box::new((id, owner)))))
     }
 
     /// Ends the hold of this lock's id, even if another process acquired it, and returns whether the hold existed. A second release returns
@@ -82,7 +79,7 @@ impl SimpleLock {
     /// After a drop of the future the hold may or may not be ended. A late copy of the command may end a later hold of the same id.
     pub async fn release(&self) -> Result<bool, Error> {
         let spec = self.spec();
-        let Some(field) = spec.options().field.clone() else { return Ok(false) };
+        let Some((field, _)) = spec.options().holder.as_deref().cloned() else { return Ok(false) };
         let (name, protocol) = (spec.checked_name()?, spec.kind().protocol());
         if let Some(lease) = spec.options().lease {
             settings::check_lease(lease)?;

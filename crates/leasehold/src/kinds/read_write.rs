@@ -79,7 +79,7 @@ pub type ReadLock = Lock<Read>;
 pub type WriteLock = Lock<Write>;
 
 /// The lifetime of a waiting writer's mark without a renewal: three attempts.
-const MARK: Duration = Duration::from_secs(3);
+pub(crate) const MARK: Duration = Duration::from_secs(3);
 
 impl ReadWriteLock {
     pub(crate) fn new(handle: &Arc<Handle>, name: &str) -> Self {
@@ -92,7 +92,7 @@ impl ReadWriteLock {
     /// readers.
     #[must_use]
     pub fn prefer_writers(self) -> Self {
-        let spec = self.write.spec().with(|options| options.prefer_writers = Some(MARK));
+        let spec = self.write.spec().with(|options| options.prefer_writers = true);
         Self { write: Lock::of(spec) }
     }
 

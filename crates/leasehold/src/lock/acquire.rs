@@ -4,6 +4,7 @@ use crate::client::settings::{self, MAX_LEASE, MIN_LEASE};
 use crate::error::{Error, InvalidInput, WithError};
 use crate::inspect::seen;
 use crate::kind::{Counted, Keepable, Leased, LockKind, Owned, Polled, Reentrant, Simple};
+use crate::kinds::read_write::MARK;
 use crate::lock::attempt;
 use crate::lock::guard::Guard;
 use crate::lock::owner::Owner;
@@ -207,7 +208,7 @@ impl<K: LockKind> Acquire<K> {
         let scopes = Owner::scopes(handle);
         let owner = match &self.owner {
             Some(owner) => Some(owner.id_for(handle).ok_or(InvalidInput::ForeignOwner)?),
-            None => scopes.first().copied().or(options.owner),
+            None => scopes.first().copied().or(options.holder.as_ref().map(|holder| holder.1)),
         };
         let patience = patience.unwrap_or_else(|| Patience::Until(handle.end_of_wait(self.wait)));
         if kind == Kind::Permits && self.permits > MAX_AT_ONCE {
@@ -235,8 +236,8 @@ impl<K: LockKind> Acquire<K> {
         if let Some(replicas) = self.replicas {
             wish.replicas = Some(settings::acknowledgements(replicas, lease, handle.settings.fsync)?);
         }
-        wish.field.clone_from(&options.field);
-        wish.prefer_writers = options.prefer_writers;
+        wish.field = options.holder.as_ref().map(|holder| Box::new(holder.0.clone()));
+        wish.prefer_writers = options.prefer_writers.then_some(MARK);
         wish.fallback = self.spec.fallback();
         let millisecond = Duration::from_millis(1);
         if let Some(linger) = options.linger.filter(|_| renewed) {

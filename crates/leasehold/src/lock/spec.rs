@@ -29,14 +29,12 @@ pub(crate) struct Inner {
     class: Arc<Class>,
     /// A fixed lease, not renewed unless the acquire requests it.
     pub(crate) lease: Option<Duration>,
-    /// The id of its holds on the server.
-    pub(crate) field: Option<Bytes>,
-    /// The owner of an acquire outside every scope. Default: a new owner for each acquire.
-    pub(crate) owner: Option<OwnerId>,
+    /// The id of its holds on the server, and the owner of acquires outside every scope. Default: new ones for each acquire.
+    pub(crate) holder: Option<Box<(Bytes, OwnerId)>>,
     /// Default: the client's fallback.
     pub(crate) fallback: Option<Fallback>,
-    /// The lifetime of a waiting writer's mark.
-    pub(crate) prefer_writers: Option<Duration>,
+    /// A waiting writer blocks new readers.
+    pub(crate) prefer_writers: bool,
     /// How long the lock lingers after a release.
     pub(crate) linger: Option<Duration>,
 }
@@ -76,10 +74,9 @@ impl LockSpec {
             kind,
             name: name.map_err(|error| Box::new((given.to_owned(), error.into()))),
             lease: None,
-            field: None,
-            owner: None,
+            holder: None,
             fallback: None,
-            prefer_writers: None,
+            prefer_writers: false,
             linger: None,
         }))
     }

@@ -232,7 +232,7 @@ mod hand_over {
             |request| request.replicas = Some(Replicas { at_least: 1, within: MS }),
             |_| (),
         ),
-        ("a name is wished for", |_| (), |request| request.field = Some(Bytes::from_static(b"mine")), |_| ()),
+        ("a name is wished for", |_| (), |request| request.field = Some(Box::new(Bytes::from_static(b"mine"))), |_| ()),
         ("the lock is local", |_| (), |request| request.fallback = Fallback::Local, |_| ()),
         ("the lease is old", |_| (), |_| (), |world| world.now = world.now + LEASE * 2 / 3),
         ("a renewal is on its way", |_| (), |_| (), |world| world.pass(LEASE / 3)),
