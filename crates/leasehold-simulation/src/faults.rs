@@ -10,6 +10,7 @@ use crate::world::history::Promises;
 use crate::world::network::Role;
 use crate::world::stats::FaultKind;
 use crate::world::{World, trace};
+use leasehold_core::time::Instant;
 use std::time::Duration;
 
 /// A fault that is about to happen.
@@ -129,7 +130,10 @@ impl World {
         self.doubts.leftovers = true;
         let state = &mut self.clients[client];
         state.dead = true;
-        state.paused_until = None;
+        if let Some(until) = state.paused_until.take() {
+            self.forget_pause(client, until);
+        }
+        let state = &mut self.clients[client];
         for task in &mut state.tasks {
             task.outcome.get_or_insert(Outcome::Dropped);
             task.call = None;
@@ -141,6 +145,17 @@ impl World {
         self.net.waiting.retain(|_, waiting| waiting.client != client);
         self.net.settling.retain(|(other, _)| *other != client);
         self.reset_notices(client);
+    }
+
+    /// The events that waited for the end of a dead client's pause happen now, because the world may end before the pause.
+    fn forget_pause(&mut self, client: usize, until: Instant) {
+        let queue = &self.events.queue;
+        let waiting = queue.iter().filter(|((at, _), what)| *at == until && what.within(self) == Some(client));
+        for key in waiting.map(|(key, _)| *key).collect::<Vec<_>>() {
+            if let Some(event) = self.events.queue.remove(&key) {
+                self.events.put_off(self.now, key.1, event);
+            }
+        }
     }
 
     /// A client does nothing for a while, as in a stop of the world, under `SIGSTOP`, or while its machine sleeps. Its clock goes on, or

@@ -53,7 +53,7 @@ impl<A: Act> From<A> for WorldEvent {
 
 impl WorldEvent {
     /// Whether it happens within a client, and to which; otherwise it happens elsewhere, whatever clients do.
-    fn within(&self, world: &World) -> Option<usize> {
+    pub(crate) fn within(&self, world: &World) -> Option<usize> {
         match self {
             Self::Message(message) => message.within(world),
             Self::Poll { client, .. } => Some(*client),
