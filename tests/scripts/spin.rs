@@ -1,7 +1,7 @@
 //! The spin lock: it does as `lock` does, and announces nothing.
 
 use crate::support::{Wish, World, each};
-use leasehold_core::command::{Kind, lock, spin};
+use leasehold_core::command::{Kind, lock};
 
 const SPIN: Kind = Kind::Spin;
 
@@ -17,7 +17,7 @@ fn its_releases_are_announced_to_nobody() {
         assert_eq!(world.release(SPIN, "me:1", 0), 0, "a copy");
         world.check("EXISTS {} => 0");
         world.acquire(SPIN, "me:2", 1, Wish::default());
-        let forced = world.run(&spin::force_release(&world.name, "me:2"));
+        let forced = world.run(&lock::force_release(&world.name, "me:2", &"SILENT".into()));
         assert_eq!(lock::forced(&forced), Ok(lock::ForceReleased::Ended));
         world.check("EXISTS {} => 0");
         listener.hears(&[]);

@@ -19,7 +19,6 @@ pub mod read_write;
 pub mod record;
 pub mod semaphore;
 pub mod simple;
-pub mod spin;
 pub mod store;
 pub mod ticket;
 
@@ -74,46 +73,22 @@ impl Kind {
     /// Returns whether a client can grant the kind locally while its server is unreachable. The other kinds need the server: for fencing tokens, fair
     /// queues or permits.
     pub const fn supports_fallback(self) -> bool {
-        match self {
-            Self::Lock | Self::Spin | Self::Simple | Self::Read | Self::Write => true,
-            Self::Fair | Self::FencedFair | Self::Fenced | Self::Semaphore | Self::Permits | Self::Latch => false,
-        }
+        matches!(self, Self::Lock | Self::Spin | Self::Simple | Self::Read | Self::Write)
     }
 
     /// Returns whether a hold of the kind can move to another process: one hold has the lock, and the lock is a hash of hold counts.
     pub const fn may_move(self) -> bool {
-        match self {
-            Self::Lock | Self::Fair | Self::FencedFair | Self::Fenced => true,
-            Self::Spin | Self::Simple | Self::Read | Self::Write | Self::Semaphore | Self::Permits | Self::Latch => {
-                false
-            }
-        }
-    }
-
-    /// Returns whether a hold of the kind has a lease. Permits of a bare counter have no owner, and a latch has no holder.
-    pub const fn has_lease(self) -> bool {
-        match self {
-            Self::Semaphore | Self::Latch => false,
-            Self::Lock
-            | Self::Fair
-            | Self::FencedFair
-            | Self::Fenced
-            | Self::Spin
-            | Self::Simple
-            | Self::Read
-            | Self::Write
-            | Self::Permits => true,
-        }
+        matches!(self, Self::Lock | Self::Fair | Self::FencedFair | Self::Fenced)
     }
 
     /// The protocol of the kind on the wire.
     pub fn protocol(self) -> &'static dyn KindProtocol {
         match self {
-            Self::Lock => &lock::Lock,
-            Self::Fair => &fair::Fair,
-            Self::FencedFair => &fair::FencedFair,
+            Self::Lock => &lock::Lock { is_silent: false },
+            Self::Fair => &fair::Fair { is_fenced: false },
+            Self::FencedFair => &fair::Fair { is_fenced: true },
             Self::Fenced => &fenced::Fenced,
-            Self::Spin => &spin::Spin,
+            Self::Spin => &lock::Lock { is_silent: true },
             Self::Simple => &simple::Simple,
             Self::Read => &read_write::Read,
             Self::Write => &read_write::Write,

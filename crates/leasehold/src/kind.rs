@@ -159,7 +159,7 @@ mod tests {
             let traits = TRAITS.iter().find(|(name, _)| *name == marker).map(|(_, traits)| *traits);
             let traits = traits.unwrap_or_else(|| panic!("there is no marker {marker}"));
             assert_eq!(traits.contains(&"SupportsFallback"), kind.supports_fallback(), "{marker}");
-            assert_eq!(traits.contains(&"Leased"), kind.has_lease(), "{marker}");
+            assert_eq!(traits.contains(&"Leased"), kind.protocol().renewal().is_some(), "{marker}");
             assert_eq!(traits.contains(&"Movable"), kind.may_move(), "{marker}");
             assert_eq!(traits.contains(&"Keepable"), kind.protocol().may_be_kept(), "{marker}");
         }

@@ -7,30 +7,25 @@ mod inspect;
 
 pub use inspect::{Holder, Inspected, Waiter, inspect, inspected};
 
-use super::fenced::token_key;
+use super::fenced::{token_key, with_token};
 use super::lock::ForceReleased;
-use super::outcome::{Acquired, Released};
-use super::protocol::{
-    AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, decimal, limit, millis,
-};
+use super::outcome::Acquired;
+use super::protocol::{AcquireArgs, Keys, KindProtocol, ReleaseArgs, WaitPolicy, decimal, limit, millis};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
 use crate::reply::{DecodeError, Reply};
-use crate::script::{self, Script};
+use crate::script;
 use crate::settings::Settings;
 use bytes::Bytes;
 use std::time::Duration;
 
 /// The fair lock, on the wire.
 #[derive(Debug)]
-#[expect(clippy::exhaustive_structs, reason = "it has no state")]
-pub struct Fair;
-
-/// The fair lock with fencing tokens, on the wire.
-#[derive(Debug)]
-#[expect(clippy::exhaustive_structs, reason = "it has no state")]
-pub struct FencedFair;
+pub(super) struct Fair {
+    /// Each grant has a fencing token.
+    pub(super) is_fenced: bool,
+}
 
 /// The result of a heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +63,7 @@ pub struct Standing {
 
 impl KindProtocol for Fair {
     fn kind_name(&self) -> &'static str {
-        "fair lock"
+        if self.is_fenced { "fenced fair lock" } else { "fair lock" }
     }
 
     fn wait_policy(&self) -> WaitPolicy {
@@ -76,15 +71,33 @@ impl KindProtocol for Fair {
     }
 
     fn keys(&self, name: &LockName, client: &ClientId) -> Keys {
-        Keys { keys: keys(name).into(), channel: Some(channel(name, &client.to_string())) }
+        let mut keys = keys(name);
+        keys.extend(self.is_fenced.then(|| token_key(name)));
+        Keys { keys: keys.into(), channel: Some(channel(name, &client.to_string())) }
     }
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
-        Call::new(&script::FAIR_ACQUIRE, &*ask.keys.keys, acquire_args(ask))
+        let args = vec![
+            ask.hold.field(),
+            decimal(ask.count.into()),
+            millis(ask.lease),
+            decimal(ask.waits.into()),
+            decimal(ask.placed.into()),
+            limit(ask.not_after),
+            ask.settings.fair.packed(),
+            ask.settings.publish.clone(),
+            ask.name.channel(),
+        ];
+        let script = if self.is_fenced { &script::FENCED_FAIR_ACQUIRE } else { &script::FAIR_ACQUIRE };
+        Call::new(script, &*ask.keys.keys, args)
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
-        acquired(reply)
+        let acquired = match reply.array()? {
+            [code, _, _] if code.int()? == -7 => Acquired::Withdrawn,
+            _ => Acquired::decode(reply)?,
+        };
+        if self.is_fenced { with_token(acquired, reply) } else { Ok(acquired) }
     }
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
@@ -96,63 +109,6 @@ impl KindProtocol for Fair {
             give.name.channel(),
         ];
         Call::new(&script::FAIR_RELEASE, &give.keys.keys[..4], args)
-    }
-
-    fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
-        Released::decode(reply)
-    }
-
-    fn renewal(&self) -> Option<&'static Script> {
-        Some(&script::RENEW)
-    }
-
-    fn renew(&self, into: &mut Renewal, name: &LockName, _keys: &Keys, hold: &HoldKey, lease: Duration) {
-        into.keys.push(name.to_key());
-        into.args.push(hold.field());
-        into.args.push(millis(lease));
-    }
-}
-
-impl KindProtocol for FencedFair {
-    fn kind_name(&self) -> &'static str {
-        "fenced fair lock"
-    }
-
-    fn wait_policy(&self) -> WaitPolicy {
-        Fair.wait_policy()
-    }
-
-    fn keys(&self, name: &LockName, client: &ClientId) -> Keys {
-        let mut all = keys(name);
-        all.push(token_key(name));
-        Keys { keys: all.into(), ..Fair.keys(name, client) }
-    }
-
-    fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
-        Call::new(&script::FENCED_FAIR_ACQUIRE, &*ask.keys.keys, acquire_args(ask))
-    }
-
-    fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
-        match acquired(reply)? {
-            Acquired::Held { token: None, .. } => Err(DecodeError::new("a fencing token", reply)),
-            outcome => Ok(outcome),
-        }
-    }
-
-    fn release(&self, give: &ReleaseArgs<'_>) -> Call {
-        Fair.release(give)
-    }
-
-    fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
-        Fair.released(reply)
-    }
-
-    fn renewal(&self) -> Option<&'static Script> {
-        Fair.renewal()
-    }
-
-    fn renew(&self, into: &mut Renewal, name: &LockName, keys: &Keys, hold: &HoldKey, lease: Duration) {
-        Fair.renew(into, name, keys, hold, lease);
     }
 }
 
@@ -240,37 +196,13 @@ fn channel(name: &LockName, listener: &str) -> Bytes {
     front_channel(name, &Bytes::copy_from_slice(listener.as_bytes()))
 }
 
-fn acquire_args(ask: &AcquireArgs<'_>) -> Vec<Bytes> {
-    vec![
-        ask.hold.field(),
-        decimal(ask.count.into()),
-        millis(ask.lease),
-        decimal(ask.waits.into()),
-        decimal(ask.placed.into()),
-        limit(ask.not_after),
-        ask.settings.fair.packed(),
-        ask.settings.publish.clone(),
-        ask.name.channel(),
-    ]
-}
-
-fn acquired(reply: &Reply) -> Result<Acquired, DecodeError> {
-    match reply.array()? {
-        [code, lease, time, moved, head, foreign] if code.int()? == 4 => Ok(Acquired::Placed {
-            left: lease.left()?,
-            time: u64::try_from(time.int()?).ok(),
-            moved: moved.int()? == 1,
-            head: head.int()? == 1,
-            foreign: foreign.int()? == 1,
-        }),
-        [code, _, _] if code.int()? == -7 => Ok(Acquired::Withdrawn),
-        _ => Acquired::decode(reply),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const FAIR: Fair = Fair { is_fenced: false };
+    const FENCED: Fair = Fair { is_fenced: true };
+
     use crate::settings::FairSettings;
     use uuid::Uuid;
 
@@ -282,7 +214,7 @@ mod tests {
     fn keys_and_channels_follow_redisson() {
         let client = ClientId::new(Uuid::from_u128(0x6f0c_0000_0000_4000_8000_0000_0000_0001));
         let name = LockName::new("", "stock").expect("a name");
-        let keys = FencedFair.keys(&name, &client);
+        let keys = FENCED.keys(&name, &client);
         let expected: [&[u8]; 5] = [
             b"stock",
             b"redisson_lock_queue:{stock}",
@@ -294,9 +226,9 @@ mod tests {
         let channel = "redisson_lock__channel:{stock}:6f0c0000-0000-4000-8000-000000000001";
         assert_eq!(keys.channel, Some(Bytes::from(channel)));
         assert_eq!(front_channel(&name, &"6f0c:7".into()), "redisson_lock__channel:{stock}:6f0c:7");
-        assert_eq!(Fair.keys(&name, &client).keys.len(), 4);
+        assert_eq!(FAIR.keys(&name, &client).keys.len(), 4);
         let tagged = LockName::new("", "{a}b").expect("a name");
-        assert_eq!(Fair.keys(&tagged, &client).keys[1], "redisson_lock_queue:{a}b");
+        assert_eq!(FAIR.keys(&tagged, &client).keys[1], "redisson_lock_queue:{a}b");
     }
 
     #[test]
@@ -313,11 +245,11 @@ mod tests {
             head: false,
             foreign: true,
         };
-        assert_eq!(Fair.acquired(&ints(&[4, 70, 9, 1, 0, 1])), Ok(placed));
-        assert_eq!(Fair.acquired(&ints(&[-7, 0, 9])), Ok(Acquired::Withdrawn));
-        assert!(Fair.acquired(&ints(&[4, 70, 9])).is_err());
-        assert!(FencedFair.acquired(&ints(&[1, 70, 9])).is_err(), "a fenced grant has a token");
-        assert!(FencedFair.acquired(&ints(&[1, 70, 9, 5])).is_ok());
+        assert_eq!(FAIR.acquired(&ints(&[4, 70, 9, 1, 0, 1])), Ok(placed));
+        assert_eq!(FAIR.acquired(&ints(&[-7, 0, 9])), Ok(Acquired::Withdrawn));
+        assert!(FAIR.acquired(&ints(&[4, 70, 9])).is_err());
+        assert!(FENCED.acquired(&ints(&[1, 70, 9])).is_err(), "a fenced grant has a token");
+        assert!(FENCED.acquired(&ints(&[1, 70, 9, 5])).is_ok());
     }
 
     #[test]

@@ -2,19 +2,17 @@
 
 use super::lock::Lock;
 use super::outcome::{Acquired, Released};
-use super::protocol::{AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy};
+use super::protocol::{AcquireArgs, Keys, KindProtocol, ReleaseArgs};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
 use crate::reply::{DecodeError, Reply};
-use crate::script::{self, Script};
+use crate::script;
 use bytes::Bytes;
-use std::time::Duration;
 
 /// The fenced lock, on the wire.
 #[derive(Debug)]
-#[expect(clippy::exhaustive_structs, reason = "it has no state")]
-pub struct Fenced;
+pub(super) struct Fenced;
 
 /// The last fencing token.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,10 +31,6 @@ impl KindProtocol for Fenced {
         "fenced lock"
     }
 
-    fn wait_policy(&self) -> WaitPolicy {
-        WaitPolicy::Exclusive
-    }
-
     fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {
         Keys { keys: Box::new([name.to_key(), token_key(name)]), channel: Some(name.channel()) }
     }
@@ -47,30 +41,27 @@ impl KindProtocol for Fenced {
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
-        match Acquired::decode(reply)? {
-            Acquired::Held { token: None, .. } => Err(DecodeError::new("a grant with a fencing token", reply)),
-            acquired => Ok(acquired),
-        }
+        with_token(Acquired::decode(reply)?, reply)
     }
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
-        Lock.release(give)
+        Lock { is_silent: false }.release(give)
     }
 
     fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
-        Lock.released(reply)
+        Lock { is_silent: false }.released(reply)
     }
 
     fn may_be_kept(&self) -> bool {
         true
     }
+}
 
-    fn renewal(&self) -> Option<&'static Script> {
-        Lock.renewal()
-    }
-
-    fn renew(&self, into: &mut Renewal, name: &LockName, keys: &Keys, hold: &HoldKey, lease: Duration) {
-        Lock.renew(into, name, keys, hold, lease);
+/// Rejects a grant without a fencing token.
+pub(super) fn with_token(acquired: Acquired, reply: &Reply) -> Result<Acquired, DecodeError> {
+    match acquired {
+        Acquired::Held { token: None, .. } => Err(DecodeError::new("a grant with a fencing token", reply)),
+        acquired => Ok(acquired),
     }
 }
 

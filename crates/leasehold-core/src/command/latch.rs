@@ -3,9 +3,7 @@
 use super::code::{array_code, int_code};
 use super::operation::{Done, MEMORY, braced_record_key};
 use super::outcome::{Acquired, Released};
-use super::protocol::{
-    AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, decimal, limit, millis,
-};
+use super::protocol::{AcquireArgs, Keys, KindProtocol, ReleaseArgs, WaitPolicy, decimal, limit, millis};
 use super::semaphore::decode_done;
 use crate::call::Call;
 use crate::name::LockName;
@@ -13,12 +11,10 @@ use crate::owner::ClientId;
 use crate::reply::{DecodeError, Reply};
 use crate::script::{self, Script};
 use bytes::Bytes;
-use std::time::Duration;
 
 /// The count-down latch, on the wire.
 #[derive(Debug)]
-#[expect(clippy::exhaustive_structs, reason = "it has no state")]
-pub struct Latch;
+pub(super) struct Latch;
 
 /// The result of an inspection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,8 +82,6 @@ impl KindProtocol for Latch {
     fn renewal(&self) -> Option<&'static Script> {
         None
     }
-
-    fn renew(&self, _into: &mut Renewal, _name: &LockName, _keys: &Keys, _hold: &HoldKey, _lease: Duration) {}
 }
 
 /// Sets the count of an open latch. `operation` is a unique id; `count` is at least 1.

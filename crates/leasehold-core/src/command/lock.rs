@@ -1,13 +1,14 @@
-//! The commands of the reentrant lock.
+//! The commands of the reentrant lock, and of the spin lock: a reentrant lock without release notices.
 
 use super::entry::Entry;
-use super::outcome::{Acquired, Listeners, Released};
-use super::protocol::{AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, millis};
+use super::outcome::{Listeners, Released};
+use super::protocol::{AcquireArgs, Keys, KindProtocol, ReleaseArgs};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
 use crate::reply::{DecodeError, Reply};
-use crate::script::{self, Script};
+use crate::script;
+use crate::settings::Settings;
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -44,38 +45,50 @@ pub enum Inspected {
     Kind(String),
 }
 
-/// The reentrant lock, on the wire.
+/// The reentrant lock and the spin lock, on the wire.
 #[derive(Debug)]
-#[expect(clippy::exhaustive_structs, reason = "it has no state")]
-pub struct Lock;
+pub(super) struct Lock {
+    /// Releases publish no notice, and waiters poll.
+    pub(super) is_silent: bool,
+}
 
 impl KindProtocol for Lock {
     fn kind_name(&self) -> &'static str {
-        "lock"
-    }
-
-    fn wait_policy(&self) -> WaitPolicy {
-        WaitPolicy::Exclusive
+        if self.is_silent { "spin lock" } else { "lock" }
     }
 
     fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {
-        Keys { keys: Box::new([name.to_key()]), channel: Some(name.channel()) }
+        Keys { keys: Box::new([name.to_key()]), channel: (!self.is_silent).then(|| name.channel()) }
     }
 
     fn has_keys(&self) -> bool {
-        false
+        self.is_silent
     }
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
-        acquire(ask, &ask.settings.publish)
-    }
-
-    fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
-        Acquired::decode(reply)
+        Call::of(&script::ACQUIRE)
+            .key(ask.name.key())
+            .hold(ask.hold)
+            .number(ask.count.into())
+            .millis(ask.lease)
+            .limit(ask.not_after)
+            .arg(self.publish(ask.settings))
+            .arg_of(&ask.name.channel_parts())
     }
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
-        release(give, &give.settings.publish)
+        let call = Call::of(&script::RELEASE)
+            .key(give.name.key())
+            .hold(give.hold)
+            .number(give.count.into())
+            .arg(self.publish(give.settings))
+            .millis(give.keep);
+        let kept = if give.keep < Duration::from_millis(1) {
+            Bytes::new()
+        } else {
+            [&give.hold.field(), &b"!"[..]].concat().into()
+        };
+        call.arg(kept).arg_of(&give.name.channel_parts())
     }
 
     fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
@@ -90,54 +103,19 @@ impl KindProtocol for Lock {
     }
 
     fn may_be_handed_on(&self) -> bool {
-        true
-    }
-
-    fn hears_requests(&self) -> bool {
-        true
+        !self.is_silent
     }
 
     fn may_be_kept(&self) -> bool {
         true
     }
-
-    fn renewal(&self) -> Option<&'static Script> {
-        Some(&script::RENEW)
-    }
-
-    fn renew(&self, into: &mut Renewal, name: &LockName, _keys: &Keys, hold: &HoldKey, lease: Duration) {
-        into.keys.push(name.to_key());
-        into.args.push(hold.field());
-        into.args.push(millis(lease));
-    }
 }
 
-/// Requests a hold count. `publish` sends a request to a lingering holder.
-pub(super) fn acquire(ask: &AcquireArgs<'_>, publish: &Bytes) -> Call {
-    Call::of(&script::ACQUIRE)
-        .key(ask.name.key())
-        .hold(ask.hold)
-        .number(ask.count.into())
-        .millis(ask.lease)
-        .limit(ask.not_after)
-        .arg(publish)
-        .arg_of(&ask.name.channel_parts())
-}
-
-/// Lowers the hold count. `publish` announces the end of the hold.
-pub(super) fn release(give: &ReleaseArgs<'_>, publish: &Bytes) -> Call {
-    let call = Call::of(&script::RELEASE)
-        .key(give.name.key())
-        .hold(give.hold)
-        .number(give.count.into())
-        .arg(publish)
-        .millis(give.keep);
-    let kept = if give.keep < Duration::from_millis(1) {
-        Bytes::new()
-    } else {
-        [&give.hold.field(), &b"!"[..]].concat().into()
-    };
-    call.arg(kept).arg_of(&give.name.channel_parts())
+impl Lock {
+    /// The command that announces a release, or requests the lock from a lingering holder.
+    fn publish<'a>(&self, settings: &'a Settings) -> &'a [u8] {
+        if self.is_silent { b"SILENT" } else { &settings.publish }
+    }
 }
 
 /// Ends the hold of `holder`.

@@ -28,8 +28,7 @@ pub const MAX_AT_ONCE: u32 = 1_000;
 
 /// The leased semaphore, on the wire.
 #[derive(Debug)]
-#[expect(clippy::exhaustive_structs, reason = "it has no state")]
-pub struct Permits;
+pub(super) struct Permits;
 
 /// A held permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

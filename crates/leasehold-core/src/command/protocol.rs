@@ -5,7 +5,7 @@ use crate::call::Call;
 use crate::name::{LockName, NameError, slot};
 use crate::owner::{ClientId, HoldName};
 use crate::reply::{DecodeError, Reply};
-use crate::script::Script;
+use crate::script::{self, Script};
 use crate::settings::Settings;
 use bytes::Bytes;
 use std::time::Duration;
@@ -16,7 +16,9 @@ pub trait KindProtocol: Sync {
     fn kind_name(&self) -> &'static str;
 
     /// The policy for several waiters of one client.
-    fn wait_policy(&self) -> WaitPolicy;
+    fn wait_policy(&self) -> WaitPolicy {
+        WaitPolicy::Exclusive
+    }
 
     /// Returns whether an owner may re-enter its hold without waiting. Otherwise all acquires are independent.
     fn reenters(&self) -> bool {
@@ -39,7 +41,9 @@ pub trait KindProtocol: Sync {
     /// # Errors
     ///
     /// The reply does not match the script's contract.
-    fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError>;
+    fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
+        Acquired::decode(reply)
+    }
 
     /// Lowers the hold count to `give.count`. 0 ends the hold and leaves any queue.
     fn release(&self, give: &ReleaseArgs<'_>) -> Call;
@@ -49,7 +53,9 @@ pub trait KindProtocol: Sync {
     /// # Errors
     ///
     /// The reply does not match the script's contract.
-    fn released(&self, reply: &Reply) -> Result<Released, DecodeError>;
+    fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
+        Released::decode(reply)
+    }
 
     /// Returns whether other holders may shorten the key's time to live below a hold's lease. Renewals then restore it in time, even for fixed
     /// leases.
@@ -62,16 +68,12 @@ pub trait KindProtocol: Sync {
         false
     }
 
-    /// Returns whether a hold may pass between tasks of a client without a command.
+    /// Returns whether a hold may pass between tasks of a client without a command, and may linger until another client
+    /// requests the lock by a message. For other kinds that message is a notice.
     ///
     /// Not for kinds with a token per grant, a queue on the server, shared holds, or unannounced releases. Without
     /// announcements other clients would rarely get the lock.
     fn may_be_handed_on(&self) -> bool {
-        false
-    }
-
-    /// Returns whether waiters may request a lingering lock by a message. For other kinds that message is a notice.
-    fn hears_requests(&self) -> bool {
         false
     }
 
@@ -87,10 +89,15 @@ pub trait KindProtocol: Sync {
 
     /// The script that renews many holds of this kind in one call, with the replies of `lock/renew`; `None` for holds
     /// without a lease.
-    fn renewal(&self) -> Option<&'static Script>;
+    fn renewal(&self) -> Option<&'static Script> {
+        Some(&script::RENEW)
+    }
 
     /// Adds one hold to a renewal.
-    fn renew(&self, into: &mut Renewal, name: &LockName, keys: &Keys, hold: &HoldKey, lease: Duration);
+    fn renew(&self, into: &mut Renewal, name: &LockName, _keys: &Keys, hold: &HoldKey, lease: Duration) {
+        into.keys.push(name.to_key());
+        into.args.extend([hold.field(), millis(lease)]);
+    }
 }
 
 /// The policy for several waiters of one client, and the effect of a grant on the next waiter.

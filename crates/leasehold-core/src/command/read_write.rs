@@ -4,7 +4,7 @@
 //! `uuid:number:write`. This module adds the suffix, so the owner of a [`HoldKey`] need not know it.
 
 use super::entry::{Entry, unlike};
-use super::outcome::{Acquired, Released};
+use super::outcome::Acquired;
 use super::protocol::{
     AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, decimal, limit, millis,
 };
@@ -21,13 +21,11 @@ const WRITE: &str = ":write";
 
 /// The read half, on the wire.
 #[derive(Debug)]
-#[expect(clippy::exhaustive_structs, reason = "it has no state")]
-pub struct Read;
+pub(super) struct Read;
 
 /// The write half, on the wire.
 #[derive(Debug)]
-#[expect(clippy::exhaustive_structs, reason = "it has no state")]
-pub struct Write;
+pub(super) struct Write;
 
 /// A half of the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,10 +111,6 @@ impl KindProtocol for Read {
         release_read(give.name, give.keys, &give.hold.field(), give.count, &give.settings.publish)
     }
 
-    fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
-        Released::decode(reply)
-    }
-
     fn renewal(&self) -> Option<&'static Script> {
         Some(&script::READ_RENEW)
     }
@@ -131,10 +125,6 @@ impl KindProtocol for Read {
 impl KindProtocol for Write {
     fn kind_name(&self) -> &'static str {
         "read-write lock"
-    }
-
-    fn wait_policy(&self) -> WaitPolicy {
-        WaitPolicy::Exclusive
     }
 
     fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {
@@ -166,15 +156,7 @@ impl KindProtocol for Write {
         release_write(give.name, give.keys, &give.hold.field(), give.count, &give.settings.publish)
     }
 
-    fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
-        Released::decode(reply)
-    }
-
-    fn renewal(&self) -> Option<&'static Script> {
-        // A writer's field exists as long as its hold, and no other hold matters.
-        Some(&script::RENEW)
-    }
-
+    /// A writer's field exists as long as its hold, so `lock/renew` renews it.
     fn renew(&self, into: &mut Renewal, name: &LockName, _keys: &Keys, hold: &HoldKey, lease: Duration) {
         into.keys.push(name.to_key());
         into.args.extend([writing(&hold.field()), millis(lease)]);

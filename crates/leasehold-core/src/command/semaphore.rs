@@ -6,9 +6,7 @@
 use super::code::{array_code, int_code};
 use super::operation::{Done, MEMORY, record_key};
 use super::outcome::{Acquired, Released};
-use super::protocol::{
-    AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, decimal, limit, millis,
-};
+use super::protocol::{AcquireArgs, Keys, KindProtocol, ReleaseArgs, WaitPolicy, decimal, limit, millis};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -19,8 +17,7 @@ use std::time::Duration;
 
 /// The semaphore, on the wire.
 #[derive(Debug)]
-#[expect(clippy::exhaustive_structs, reason = "it has no state")]
-pub struct Semaphore;
+pub(super) struct Semaphore;
 
 /// The result of an inspection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,8 +92,6 @@ impl KindProtocol for Semaphore {
     fn renewal(&self) -> Option<&'static Script> {
         None
     }
-
-    fn renew(&self, _into: &mut Renewal, _name: &LockName, _keys: &Keys, _hold: &HoldKey, _lease: Duration) {}
 }
 
 /// The channel that announces available permits. The leased semaphore uses the same channel.

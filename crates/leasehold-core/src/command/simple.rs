@@ -2,27 +2,21 @@
 
 use super::lock::{self, Inspected};
 use super::outcome::{Acquired, Released};
-use super::protocol::{AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, millis};
+use super::protocol::{AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
 use crate::reply::{DecodeError, Reply};
 use crate::script::{self, Script};
 use bytes::Bytes;
-use std::time::Duration;
 
 /// The simple lock, on the wire. The field of a hold is the id itself.
 #[derive(Debug)]
-#[expect(clippy::exhaustive_structs, reason = "it has no state")]
-pub struct Simple;
+pub(super) struct Simple;
 
 impl KindProtocol for Simple {
     fn kind_name(&self) -> &'static str {
         "simple lock"
-    }
-
-    fn wait_policy(&self) -> WaitPolicy {
-        WaitPolicy::Exclusive
     }
 
     fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {
@@ -59,12 +53,6 @@ impl KindProtocol for Simple {
 
     fn renewal(&self) -> Option<&'static Script> {
         Some(&script::SIMPLE_RENEW)
-    }
-
-    fn renew(&self, into: &mut Renewal, name: &LockName, _keys: &Keys, hold: &HoldKey, lease: Duration) {
-        into.keys.push(name.to_key());
-        into.args.push(hold.field());
-        into.args.push(millis(lease));
     }
 }
 

@@ -231,7 +231,7 @@ impl Session {
         let (request, lock) = (&acquire.request, &self.locks[acquire.lock]);
         // The client must receive the requests of other clients before the server can show the mark.
         let hears = self.listening.contains_key(&acquire.lock) && self.subscriptions.hears(acquire.lock);
-        let may_linger = request.may_linger() && lock.protocol().hears_requests() && !lock.is_local && hears;
+        let may_linger = request.may_linger() && lock.protocol().may_be_handed_on() && !lock.is_local && hears;
         let linger = request.linger.filter(|_| may_linger && !self.contended.is_contended(now, lock.name.key()));
         let marked = linger.map(|_| self.client.marked_field(number));
         let name = HoldName::new(self.client, number, marked.as_ref().or(request.field.as_deref()));

@@ -129,7 +129,7 @@ impl Session {
         hold.grant(renewed);
         let granted = hold.granted(number, renewed);
         let (lock, permits) = (hold.lock, hold.permits());
-        let would_linger = acquire.request.may_linger() && self.locks[lock].protocol().hears_requests();
+        let would_linger = acquire.request.may_linger() && self.locks[lock].protocol().may_be_handed_on();
         let policy = self.locks[lock].wait_policy();
         if policy == WaitPolicy::Broadcast {
             acquire.end(Ok(Some(granted.clone())));

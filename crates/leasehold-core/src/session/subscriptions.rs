@@ -47,7 +47,7 @@ impl Session {
             }
             LinkEvent::Wanted { channel } => {
                 for lock in self.subscriptions.listeners(&channel) {
-                    if self.locks[lock].protocol().hears_requests() {
+                    if self.locks[lock].protocol().may_be_handed_on() {
                         self.yield_to_other_client(now, lock);
                     } else {
                         self.handle_notice(now, lock);

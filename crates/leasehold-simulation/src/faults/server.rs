@@ -10,7 +10,7 @@ use crate::world::{World, ms, trace};
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::command::read_write::Mode;
-use leasehold_core::command::{Kind, fair, lock, read_write, simple, spin};
+use leasehold_core::command::{Kind, fair, lock, read_write, simple};
 use leasehold_core::link::LinkEvent;
 use leasehold_core::name::LockName;
 use leasehold_core::reply::Reply;
@@ -163,7 +163,7 @@ impl World {
         Some(match guard.kind {
             Kind::Lock | Kind::Fenced => lock::force_release(&guard.name, field, &settings.publish),
             Kind::Fair | Kind::FencedFair => fair::force_release(&guard.name, field, settings),
-            Kind::Spin => spin::force_release(&guard.name, field),
+            Kind::Spin => lock::force_release(&guard.name, field, &"SILENT".into()),
             Kind::Simple => simple::force_release(&guard.name, field),
             Kind::Read => read_write::force_release(&guard.name, Mode::Read, field, &settings.publish),
             Kind::Write => read_write::force_release(&guard.name, Mode::Write, field, &settings.publish),

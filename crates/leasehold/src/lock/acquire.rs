@@ -215,7 +215,7 @@ impl<K: LockKind> Acquire<K> {
             return Err(InvalidInput::TooManyPermits { given: self.permits, most: MAX_AT_ONCE }.into());
         }
         settings::check_permits(self.permits)?;
-        let (lease, renewed) = if kind.has_lease() {
+        let (lease, renewed) = if kind.protocol().renewal().is_some() {
             (fixed.unwrap_or(handle.settings.session.lease), fixed.is_none() || self.renewed)
         } else {
             (settings::NO_LEASE, false)
