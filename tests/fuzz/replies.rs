@@ -1,6 +1,7 @@
 //! Decoders: a reply that is accepted is one that the script's header shows, and means what it says there.
 
 use crate::source::Source;
+use leasehold_core::command::permits::PermitId;
 use leasehold_core::command::{
     Acquired, Kind, Listeners, Released, Renewed, any, durable, fair, fenced, latch, lock, permits, read_write, record,
     semaphore, store, ticket,
@@ -49,7 +50,10 @@ pub(crate) fn check(data: &[u8]) {
 /// The meaning of a reply of a script for a client, as text.
 pub(crate) fn decode(script: &Script, reply: &Reply) -> Result<String, DecodeError> {
     fn told<T: Debug>(result: Result<T, DecodeError>) -> Result<String, DecodeError> {
-        result.map(|value| format!("{value:?}"))
+        match result {
+            Err(DecodeError::OtherKind(kind)) => Ok(kind),
+            result => result.map(|value| format!("{value:?}")),
+        }
     }
     let acquired =
         |kind: Kind| told(kind.protocol().acquired(reply).inspect(|acquired| check_acquired(reply, acquired)));
@@ -82,7 +86,7 @@ pub(crate) fn decode(script: &Script, reply: &Reply) -> Result<String, DecodeErr
         "read_write/inspect" => told(read_write::inspected(reply)),
         "fenced/token" => told(fenced::last_token(reply)),
         "fair/beat" => told(fair::beaten(reply)),
-        "fair/force_release" => told(fair::forced(reply)),
+        "fair/force_release" => told(lock::forced(reply)),
         "fair/inspect" => told(fair::inspected(reply)),
         "semaphore/set" => told(semaphore::set_done(reply)),
         "semaphore/add" => told(semaphore::added(reply)),
@@ -92,7 +96,7 @@ pub(crate) fn decode(script: &Script, reply: &Reply) -> Result<String, DecodeErr
         "permits/set" => told(permits::set_done(reply)),
         "permits/resize" => told(permits::resized(reply)),
         "permits/inspect" => told(permits::inspected(reply)),
-        "permits/lease" => told(permits::leased(reply)),
+        "permits/lease" => told(permits::leased(reply, PermitId::of_hold("a:1", 1).next().expect("an id"))),
         "latch/set" => told(latch::set_done(reply)),
         "latch/count_down" => told(latch::counted_down(reply)),
         "latch/inspect" => told(latch::inspected(reply)),

@@ -1,6 +1,6 @@
 //! The look at a name of any kind.
 
-use crate::support::{Bench, CLIENT, Desk, LEASE, hold, ms, once, publish};
+use crate::support::{Bench, CLIENT, Desk, LEASE, conflict, hold, ms, once, publish};
 use leasehold_core::command::any::{self, Found, Inspected, Sort};
 use leasehold_core::command::read_write::Mode;
 use leasehold_core::command::{Kind, latch, permits, semaphore};
@@ -22,10 +22,7 @@ fn found(bench: &Bench, name: &LockName) -> Found {
 
 #[track_caller]
 fn kind(bench: &Bench, name: &LockName) -> String {
-    match look(bench, name, 16) {
-        Inspected::Kind(kind) => kind,
-        other => panic!("{name}: {other:?}"),
-    }
+    conflict(any::inspected(&bench.run(&any::inspect(name, &Settings::default(), 16))))
 }
 
 /// What a counter needs before it can be acquired.

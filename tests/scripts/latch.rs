@@ -1,7 +1,7 @@
 //! The count-down latch, reply by reply.
 
-use crate::support::{Bench, Desk, LEASE, hold, ms, once, publish};
-use leasehold_core::command::latch::{self, Deleted, Inspected};
+use crate::support::{Bench, Desk, LEASE, conflict, hold, ms, once, publish};
+use leasehold_core::command::latch;
 use leasehold_core::command::operation::Done;
 use leasehold_core::command::{Acquired, Kind, Released};
 
@@ -40,13 +40,13 @@ fn a_latch_opens_at_zero_for_all() {
         assert_eq!(set(&desk, 3), done(3));
         assert_eq!(desk.acquire(&hold(1)), Acquired::Busy { left: None, time: None });
         assert_eq!(count_down(&desk, 1), done(2));
-        assert_eq!(latch::inspected(&bench.run(&latch::inspect(&desk.name))), Ok(Inspected::Closed { left: 2 }));
+        assert_eq!(latch::inspected(&bench.run(&latch::inspect(&desk.name))), Ok(2));
         assert_eq!(count_down(&desk, 5), done(0), "not below zero");
         ear.hears(&["1", "0"]);
         let years = Acquired::Held { left: ms(315_360_000_000), time: None, token: None, in_all: None };
         assert_eq!([desk.acquire(&hold(1)), desk.acquire(&hold(1))], [years.clone(), years]);
         assert!(!bench.exists(desk.name.key()));
-        assert_eq!(latch::inspected(&bench.run(&latch::inspect(&desk.name))), Ok(Inspected::Open));
+        assert_eq!(latch::inspected(&bench.run(&latch::inspect(&desk.name))), Ok(0));
         assert_eq!(desk.release(&hold(1)), Released::Ended, "there is nothing to release");
     });
 }
@@ -99,7 +99,7 @@ fn a_count_is_set_where_there_is_none_and_once() {
         bench.on("SET", desk.name.key(), &["-3"]);
         assert!(desk.gets(&hold(1)));
         assert_eq!(count_down(&desk, 1), Done::Refused { number: 0 });
-        assert_eq!(latch::inspected(&bench.run(&latch::inspect(&desk.name))), Ok(Inspected::Open));
+        assert_eq!(latch::inspected(&bench.run(&latch::inspect(&desk.name))), Ok(0));
         assert_eq!(set(&desk, 5), done(5));
     });
 }
@@ -111,13 +111,13 @@ fn a_latch_that_is_deleted_is_open() {
         let mut ear = bench.listen(desk.channel());
         let call = latch::delete(&desk.name, &once(), &publish());
         let run = || latch::deleted(&bench.run(&call)).expect("the reply is understood");
-        assert_eq!([run(), run()], [Deleted::Deleted; 2]);
+        assert_eq!([run(), run()], [true; 2]);
         ear.hears(&["0"]);
         assert!(desk.gets(&hold(1)));
         let other = latch::delete(&desk.name, &once(), &publish());
-        assert_eq!(latch::deleted(&bench.run(&other)), Ok(Deleted::Absent));
+        assert_eq!(latch::deleted(&bench.run(&other)), Ok(false));
         assert_eq!(set(&desk, 2), done(2));
-        assert_eq!(run(), Deleted::Deleted);
+        assert!(run());
         assert_eq!(desk.number(), "2", "a late copy does not open the next one");
     });
 }
@@ -142,11 +142,13 @@ fn a_key_of_another_kind_is_named() {
             bench.on(command, desk.name.key(), rest);
             let kind = kind.to_owned();
             assert_eq!(desk.acquire(&hold(1)), Acquired::Kind(kind.clone()));
-            assert_eq!(set(&desk, 1), Done::Kind(kind.clone()));
-            assert_eq!(count_down(&desk, 1), Done::Kind(kind.clone()));
-            assert_eq!(latch::inspected(&bench.run(&latch::inspect(&desk.name))), Ok(Inspected::Kind(kind)));
+            let set = latch::set(&desk.name, 1, &once(), &publish());
+            assert_eq!(conflict(latch::set_done(&bench.run(&set))), kind);
+            let down = latch::count_down(&desk.name, 1, &once(), &publish());
+            assert_eq!(conflict(latch::counted_down(&bench.run(&down))), kind);
+            assert_eq!(conflict(latch::inspected(&bench.run(&latch::inspect(&desk.name)))), kind);
             let delete = latch::delete(&desk.name, &once(), &publish());
-            assert_eq!(latch::deleted(&bench.run(&delete)), Ok(Deleted::Kind));
+            assert_eq!(conflict(latch::deleted(&bench.run(&delete))), "key of another kind");
             assert!(bench.exists(desk.name.key()));
         }
     });

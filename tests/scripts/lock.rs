@@ -3,7 +3,8 @@
 use crate::support::{Wish, World, each};
 use leasehold_core::call::Call;
 use leasehold_core::command::Kind;
-use leasehold_core::command::lock::{self, ForceReleased, Inspected};
+use leasehold_core::command::holder::Holder;
+use leasehold_core::command::lock::{self, ForceReleased};
 use leasehold_core::reply::Reply;
 
 const LOCK: Kind = Kind::Lock;
@@ -17,7 +18,7 @@ fn left(world: &World) -> i64 {
     world.reply("PTTL {}").int().expect("an integer")
 }
 
-fn inspected(world: &World) -> Inspected {
+fn inspected(world: &World) -> Option<Holder> {
     lock::inspected(&world.run(&lock::inspect(&world.name))).expect("a reply of an inspection")
 }
 
@@ -99,11 +100,11 @@ fn a_renewal_prolongs_and_never_shortens_nor_creates() {
 #[test]
 fn an_operator_sees_the_holder_and_frees_it_by_name() {
     each("lock-force", |world| {
-        assert_eq!(inspected(world), Inspected::Free);
+        assert_eq!(inspected(world), None);
         assert_eq!(forced(world, "me:1"), ForceReleased::Absent);
         world.acquire(LOCK, "me:1", 1, wish(60_000));
         world.acquire(LOCK, "me:1", 2, wish(60_000));
-        let Inspected::Held { holder, count, left } = inspected(world) else { panic!("it is held") };
+        let Holder { holder, count, left } = inspected(world).expect("it is held");
         assert_eq!((holder.as_str(), count), ("me:1", 2));
         assert!(left.is_some());
         let mut listener = world.listen_to(LOCK);
@@ -221,7 +222,7 @@ fn a_released_lock_that_stays_busy_is_that_of_no_hold() {
         assert_eq!(world.renew(LOCK, &[("me:1", 900_000)]), "[0, 0]");
         assert!(left(world) <= 500_000);
         world.check(kept);
-        let Inspected::Held { holder, count: 1, .. } = inspected(world) else { panic!("it is held") };
+        let Some(Holder { holder, count: 1, .. }) = inspected(world) else { panic!("it is held") };
         assert_eq!(forced(world, &holder), ForceReleased::Ended);
         // A time that is shorter than the lease ends the lease sooner.
         world.acquire(LOCK, "me:2", 1, wish(60_000));

@@ -1,9 +1,9 @@
 //! The leased semaphore, reply by reply.
 
-use crate::support::{Bench, Desk, LEASE, hold, ms, once, publish};
+use crate::support::{Bench, Desk, LEASE, conflict, hold, ms, once, publish};
 use bytes::Bytes;
 use leasehold_core::command::operation::Done;
-use leasehold_core::command::permits::{self, Given, Inspected, Leased, PermitId};
+use leasehold_core::command::permits::{self, PermitId};
 use leasehold_core::command::{Acquired, HoldKey, Kind, Released, Renewed};
 use leasehold_core::reply::Reply;
 use std::time::Duration;
@@ -51,24 +51,20 @@ fn add(desk: &Desk<'_>, capacity: i32) -> Done {
 #[track_caller]
 fn give(desk: &Desk<'_>, ids: &[PermitId]) -> Vec<bool> {
     let call = permits::give(&desk.name, ids.iter().copied(), &publish());
-    match permits::given(&desk.bench.run(&call)).expect("the reply is understood") {
-        Given::Each(each) => each,
-        Given::Kind(kind) => panic!("{kind}"),
-    }
+    permits::given(&desk.bench.run(&call)).expect("the reply is understood")
 }
 
 /// Available and held permits.
 #[track_caller]
 fn counts(desk: &Desk<'_>) -> (i64, u64) {
-    match permits::inspected(&desk.bench.run(&permits::inspect(&desk.name))).expect("the reply is understood") {
-        Inspected::Present { available, held, .. } => (available, held),
-        other => panic!("{other:?}"),
-    }
+    let seen = permits::inspected(&desk.bench.run(&permits::inspect(&desk.name))).expect("the reply is understood");
+    seen.map(|counts| (counts.available, counts.held)).expect("the semaphore is there")
 }
 
 #[track_caller]
-fn lease(desk: &Desk<'_>, id: PermitId) -> Leased {
-    permits::leased(&desk.bench.run(&permits::lease(&desk.name, id))).expect("the reply is understood")
+fn rest_of(desk: &Desk<'_>, id: PermitId) -> Option<Option<Duration>> {
+    let lease = permits::leased(&desk.bench.run(&permits::lease(&desk.name, id)), id).expect("the reply is understood");
+    lease.map(|permit| permit.left)
 }
 
 fn ids(hold: &HoldKey) -> Vec<PermitId> {
@@ -116,11 +112,8 @@ fn a_hold_is_known_by_its_ids_as_a_jvm_sees_them() {
     expected.sort();
     let row = |id: &PermitId| [Reply::Bulk(Bytes::copy_from_slice(id.as_bytes())), Reply::Bulk("1800000030000".into())];
     assert_eq!(listed, Reply::Array(expected.iter().flat_map(row).collect()), "raw bytes, and milliseconds");
-    let Inspected::Present { permits, .. } =
-        permits::inspected(&bench.run(&permits::inspect(&desk.name))).expect("the reply is understood")
-    else {
-        panic!("the semaphore is there")
-    };
+    let seen = permits::inspected(&bench.run(&permits::inspect(&desk.name))).expect("the reply is understood");
+    let permits = seen.expect("the semaphore is there").permits;
     assert_eq!(permits.iter().map(|permit| permit.id).collect::<Vec<_>>(), expected);
     assert!(permits.iter().all(|permit| permit.left == Some(LEASE)));
 }
@@ -174,7 +167,7 @@ fn s9_server_clock_steps_take_no_permit_twice() {
     bench.advance(2_000);
     assert!(!desk.gets(&hold(1)));
     assert_eq!(counts(&desk), (0, 1));
-    assert_eq!(lease(&desk, id(7)), Leased::Held { left: Some(ms(3_599_000)) });
+    assert_eq!(rest_of(&desk, id(7)), Some(Some(ms(3_599_000))));
 }
 
 #[test]
@@ -281,7 +274,7 @@ fn s12_a_renewal_extends_and_never_shortens_and_tells_a_loss() {
     assert_eq!(desk.renew(&kept, ms(10)), Renewed::Held { count: 1, left: LEASE });
     assert_eq!(give(&desk, &ids(&robbed)[1..]), [true]);
     assert_eq!(desk.renew(&robbed, LEASE), Renewed::Gone, "one of its permits is gone");
-    assert_eq!(lease(&desk, ids(&robbed)[0]), Leased::Held { left: Some(ms(10_000)) }, "the other is not extended");
+    assert_eq!(rest_of(&desk, ids(&robbed)[0]), Some(Some(ms(10_000))), "the other is not extended");
     bench.advance(30_000);
     assert_eq!(desk.renew(&kept, LEASE), Renewed::Gone, "what has expired is not brought back");
     assert_eq!(counts(&desk), (4, 0));
@@ -297,12 +290,12 @@ fn s13_leases_of_a_millisecond_and_without_end() {
     let (brief, endless) = (hold(1), hold(1));
     assert_eq!(desk.acquired(&desk.ask(&brief, 1, ms(1), None)), granted(ms(1), START, 1));
     bench.advance(1);
-    assert_eq!(lease(&desk, ids(&brief)[0]), Leased::Gone);
+    assert_eq!(rest_of(&desk, ids(&brief)[0]), None);
     let Acquired::Held { left, .. } = desk.acquired(&desk.ask(&endless, 1, Duration::MAX, None)) else {
         panic!("there are four")
     };
     assert_eq!(left, ms(922_337_203_685_477 - START - 1));
-    assert_eq!(lease(&desk, ids(&endless)[0]), Leased::Held { left: None }, "as a JVM writes it");
+    assert_eq!(rest_of(&desk, ids(&endless)[0]), Some(None), "as a JVM writes it");
     assert_eq!(desk.renew(&endless, LEASE), Renewed::Held { count: 1, left });
     jvm_takes(&desk, id(1), NEVER);
     assert_eq!(counts(&desk), (2, 2));
@@ -373,7 +366,7 @@ fn permits_do_not_come_back_to_a_semaphore_that_was_deleted() {
     bench.advance(30_000);
     assert!(matches!(desk.acquire(&hold(1)), Acquired::Unset { .. }));
     assert!(!bench.exists(desk.name.key()) && !bench.exists(&desk.keys.keys[1]));
-    assert_eq!(permits::inspected(&bench.run(&permits::inspect(&desk.name))), Ok(Inspected::Absent));
+    assert_eq!(permits::inspected(&bench.run(&permits::inspect(&desk.name))), Ok(None));
 }
 
 #[test]
@@ -447,15 +440,15 @@ fn a_key_of_another_kind_is_named() {
             assert_eq!(desk.acquire(&hold(1)), Acquired::Kind(kind.clone()));
             assert_eq!(desk.release(&hold(1)), Released::Gone);
             let given = permits::give(&desk.name, [id(1)], &publish());
-            assert_eq!(permits::given(&bench.run(&given)), Ok(Given::Kind(kind.clone())));
-            assert_eq!(set(&desk, 1), Done::Kind(kind.clone()));
-            assert_eq!(resize(&desk, 1), Done::Kind(kind.clone()));
-            assert_eq!(
-                permits::inspected(&bench.run(&permits::inspect(&desk.name))),
-                Ok(Inspected::Kind(kind.clone()))
-            );
+            assert_eq!(conflict(permits::given(&bench.run(&given))), kind);
+            let set = permits::set(&desk.name, 1, &once(), &publish());
+            assert_eq!(conflict(permits::set_done(&bench.run(&set))), kind);
+            let resize = permits::resize(&desk.name, 1, &once(), &publish());
+            assert_eq!(conflict(permits::resized(&bench.run(&resize))), kind);
+            assert_eq!(conflict(permits::inspected(&bench.run(&permits::inspect(&desk.name)))), kind);
             if key == 1 {
-                assert_eq!(lease(&desk, id(1)), Leased::Kind(kind));
+                let lease = bench.run(&permits::lease(&desk.name, id(1)));
+                assert_eq!(conflict(permits::leased(&lease, id(1))), kind);
             }
         }
     });

@@ -1,6 +1,6 @@
 //! The record of a client.
 
-use crate::support::{Bench, ms};
+use crate::support::{Bench, conflict, ms};
 use leasehold_core::command::Kind;
 use leasehold_core::command::record::uses::LockUse;
 use leasehold_core::command::record::{self, ClientRecord, Found};
@@ -24,7 +24,7 @@ fn a_wait_grows_older_while_its_record_stays() {
     bench.run(&record::put(&client, &somebody(), ms(7), &[waits()], ms(60_000)));
     bench.advance(700);
     let found = record::found(&bench.run(&record::get(&client))).expect("the reply is understood");
-    let Found::Record { up, age, uses, .. } = found else { panic!("there is a record") };
+    let Found { up, age, uses, .. } = found.expect("there is a record");
     assert_eq!((up, age, uses[0].lasted), (Some(ms(7)), Some(ms(700)), ms(2_200)));
 }
 
@@ -39,7 +39,7 @@ fn records_of_older_clients_and_garbage_say_nothing_of_locks() {
                 bench.on("HSET", &key, garbage);
             }
             let found = record::found(&bench.run(&record::get(&client))).expect("the reply is understood");
-            let Found::Record { record, up: None, age: None, uses, .. } = &found else { panic!("{found:?}") };
+            let Some(Found { record, up: None, age: None, uses, .. }) = &found else { panic!("{found:?}") };
             assert!(uses.is_empty() && record.within.is_empty() && record.note.is_empty(), "{found:?}");
         }
     });
@@ -50,10 +50,10 @@ fn a_record_is_there_until_it_is_removed() {
     Bench::everywhere(|bench| {
         let client = ClientId::new(Uuid::new_v4());
         let find = || record::found(&bench.run(&record::get(&client))).expect("the reply is understood");
-        assert_eq!(find(), Found::Absent);
+        assert_eq!(find(), None);
         let put = record::put(&client, &somebody(), ms(7), &[waits()], ms(600_000));
         assert_eq!(record::put_done(&bench.run(&put)), Ok(true));
-        let Found::Record { record, left: Some(left), uses, .. } = find() else {
+        let Some(Found { record, left: Some(left), uses, .. }) = find() else {
             panic!("there is a record, with an end")
         };
         assert_eq!(record, somebody());
@@ -61,7 +61,7 @@ fn a_record_is_there_until_it_is_removed() {
         assert!(left <= ms(600_000) && left > ms(500_000), "{left:?}");
         assert_eq!(record::removed(&bench.run(&record::remove(&client))), Ok(true));
         assert_eq!(record::removed(&bench.run(&record::remove(&client))), Ok(false));
-        assert_eq!(find(), Found::Absent);
+        assert_eq!(find(), None);
     });
 }
 
@@ -77,11 +77,9 @@ fn a_record_that_is_not_written_again_goes_away() {
     bench.advance(800);
     put("new");
     bench.advance(800);
-    assert!(
-        matches!(find(), Found::Record { record, left: Some(left), .. } if record.host == "new" && left == ms(100))
-    );
+    assert!(matches!(find(), Some(Found { record, left: Some(left), .. }) if record.host == "new" && left == ms(100)));
     bench.advance(101);
-    assert_eq!(find(), Found::Absent);
+    assert_eq!(find(), None);
 }
 
 #[test]
@@ -90,7 +88,7 @@ fn a_key_of_another_kind_is_left_alone() {
         let client = ClientId::new(Uuid::new_v4());
         bench.on("SET", &record::key(&client), &["text"]);
         assert_eq!(record::put_done(&bench.run(&record::put(&client, &somebody(), ms(7), &[], ms(900)))), Ok(false));
-        assert_eq!(record::found(&bench.run(&record::get(&client))), Ok(Found::Kind("string".into())));
+        assert_eq!(conflict(record::found(&bench.run(&record::get(&client)))), "string");
         assert_eq!(record::removed(&bench.run(&record::remove(&client))), Ok(false));
         assert_eq!(bench.get(&record::key(&client)), "text");
     });

@@ -1,8 +1,8 @@
 //! The semaphore, reply by reply.
 
-use crate::support::{Bench, Desk, LEASE, hold, ms, once, publish};
+use crate::support::{Bench, Desk, LEASE, conflict, hold, ms, once, publish};
 use leasehold_core::command::operation::Done;
-use leasehold_core::command::semaphore::{self, Inspected};
+use leasehold_core::command::semaphore;
 use leasehold_core::command::{Acquired, HoldKey, Kind, Released};
 use leasehold_core::reply::Reply;
 
@@ -231,10 +231,10 @@ fn an_addition_counts_once_and_keeps_the_time_to_live() {
     assert_eq!(drained(), Done::Done { number: 4, copy: true }, "a copy takes nothing");
     assert_eq!(desk.number(), "1");
     assert_eq!(bench.on("PTTL", desk.name.key(), &[]), Reply::Int(9_000));
-    let present = Inspected::Present { available: 1, left: Some(ms(9_000)) };
+    let present = Some((1, Some(ms(9_000))));
     assert_eq!(semaphore::inspected(&bench.run(&semaphore::inspect(&desk.name))), Ok(present));
     bench.advance(9_001);
-    assert_eq!(semaphore::inspected(&bench.run(&semaphore::inspect(&desk.name))), Ok(Inspected::Absent));
+    assert_eq!(semaphore::inspected(&bench.run(&semaphore::inspect(&desk.name))), Ok(None));
 }
 
 #[test]
@@ -307,11 +307,13 @@ fn a_key_of_another_kind_is_named() {
             let kind = kind.to_owned();
             assert_eq!(desk.acquire(&hold(1)), Acquired::Kind(kind.clone()));
             assert_eq!(desk.release(&hold(1)), Released::Gone);
-            assert_eq!(set(&desk, 1), Done::Kind(kind.clone()));
-            assert_eq!(add(&desk, 1), Done::Kind(kind.clone()));
+            let set = semaphore::set(&desk.name, 1, None, &once(), &publish());
+            assert_eq!(conflict(semaphore::set_done(&bench.run(&set))), kind);
+            let add = semaphore::add(&desk.name, 1, &once(), &publish());
+            assert_eq!(conflict(semaphore::added(&bench.run(&add))), kind);
             let drain = semaphore::drain(&desk.name, &once());
-            assert_eq!(semaphore::drained(&bench.run(&drain)), Ok(Done::Kind(kind.clone())));
-            assert_eq!(semaphore::inspected(&bench.run(&semaphore::inspect(&desk.name))), Ok(Inspected::Kind(kind)));
+            assert_eq!(conflict(semaphore::drained(&bench.run(&drain))), kind);
+            assert_eq!(conflict(semaphore::inspected(&bench.run(&semaphore::inspect(&desk.name)))), kind);
         }
     });
 }

@@ -247,7 +247,7 @@ fn permits_with_leases_are_neither_lost_nor_made() {
             model.now += millis;
             let Reply::Int(listed) = bench.on("ZCARD", &desk.keys.keys[1], &[]) else { panic!("it is a sorted set") };
             assert_eq!(number(&desk) + listed, model.capacity, "available and held are the capacity: {at}");
-            let Ok(permits::Inspected::Present { available, held, .. }) =
+            let Ok(Some(permits::Counts { available, held, .. })) =
                 permits::inspected(&bench.run(&permits::inspect(&desk.name)))
             else {
                 panic!("the semaphore is there: {at}")

@@ -1,6 +1,6 @@
 //! The fenced store: who is admitted, and what a late copy can do.
 
-use crate::support::{Bench, ms, once};
+use crate::support::{Bench, conflict, ms, once};
 use bytes::Bytes;
 use leasehold_core::command::store::{self, Claim, Fenced, Written};
 use leasehold_core::name::LockName;
@@ -131,13 +131,14 @@ fn a_key_of_another_kind_is_named() {
         let data = bench.name("balance");
         let holder = Holder::new(bench, &data, 5);
         bench.on("HSET", data.key(), &["f", "1"]);
-        assert_eq!(holder.read(), Fenced::Kind("hash".into()));
-        assert_eq!(holder.write(1, "1"), Fenced::Kind("hash".into()));
+        let write = store::write(&data, &holder.claim(), 1, "1".into(), None);
+        assert_eq!(conflict(store::read_done(&bench.run(&store::read(&data, &holder.claim())))), "hash");
+        assert_eq!(conflict(store::written(&bench.run(&write))), "hash");
         bench.on("DEL", data.key(), &[]);
         bench.on("SET", &store::fence_key(&data), &["text"]);
-        assert_eq!(holder.read(), Fenced::Kind("string".into()));
-        assert_eq!(holder.write(1, "1"), Fenced::Kind("string".into()));
-        assert_eq!(holder.check(), Fenced::Kind("string".into()));
+        assert_eq!(conflict(store::read_done(&bench.run(&store::read(&data, &holder.claim())))), "string");
+        assert_eq!(conflict(store::written(&bench.run(&write))), "string");
+        assert_eq!(conflict(store::checked(&bench.run(&store::check(&data, &holder.claim())))), "string");
         assert!(!bench.exists(data.key()));
     });
 }

@@ -4,11 +4,10 @@
 //! lists all kinds. `docs/architecture.md`, "How to add a kind of lock", describes the steps for a new kind.
 
 pub mod any;
-mod code;
 pub mod durable;
-mod entry;
 pub mod fair;
 pub mod fenced;
+pub mod holder;
 pub mod latch;
 pub mod lock;
 pub mod operation;

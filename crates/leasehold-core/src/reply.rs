@@ -57,6 +57,29 @@ impl Reply {
         }
     }
 
+    /// The number, if it is not negative.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] for another type, or a negative number.
+    pub(crate) fn natural<T: TryFrom<i64>>(&self) -> Result<T, DecodeError> {
+        T::try_from(self.int()?).map_err(|_| DecodeError::new("a number in its range", self))
+    }
+
+    /// The code of an integer, one of `codes`.
+    pub(crate) fn code(&self, codes: &[i64], expected: &'static str) -> Result<i64, DecodeError> {
+        self.int().ok().filter(|code| codes.contains(code)).ok_or_else(|| DecodeError::new(expected, self))
+    }
+
+    /// The code at the start of an array, and the other elements. `{-4, kind}` is [`DecodeError::OtherKind`].
+    pub(crate) fn coded(&self) -> Result<(i64, &[Self]), DecodeError> {
+        let [code, rest @ ..] = self.array()? else { return Err(DecodeError::new("an array with a code", self)) };
+        match (code.int()?, rest) {
+            (-4, [kind]) => Err(DecodeError::OtherKind(kind.text()?.to_owned())),
+            (code, rest) => Ok((code, rest)),
+        }
+    }
+
     /// The elements of the array.
     ///
     /// # Errors
@@ -70,12 +93,21 @@ impl Reply {
     }
 }
 
-/// The reply does not match the script's contract: another program replied, or versions do not match.
+/// The error of a reply without the expected value.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the server's reply is not {expected}, as the script's contract promises, but {found}")]
-pub struct DecodeError {
-    expected: &'static str,
-    found: String,
+#[expect(clippy::exhaustive_enums, reason = "a caller must handle both")]
+pub enum DecodeError {
+    /// The reply does not match the script's contract: another program replied, or versions do not match.
+    #[error("the server's reply is not {expected}, as the script's contract promises, but {found}")]
+    Unexpected {
+        /// The reply of the contract.
+        expected: &'static str,
+        /// The beginning of the reply.
+        found: String,
+    },
+    /// The key is of another kind.
+    #[error("the name holds a {0}")]
+    OtherKind(String),
 }
 
 impl DecodeError {
@@ -85,7 +117,7 @@ impl DecodeError {
         // Cutting a character would panic.
         let end = (0..=found.len().min(120)).rev().find(|end| found.is_char_boundary(*end));
         found.truncate(end.unwrap_or_default());
-        Self { expected, found }
+        Self::Unexpected { expected, found }
     }
 }
 

@@ -3,7 +3,8 @@
 use super::world::{World, is_held, is_placed};
 use crate::support::ms;
 use leasehold_core::command::Acquired;
-use leasehold_core::command::fair::{Heartbeat, Inspected, Waiter};
+use leasehold_core::command::fair::Heartbeat;
+use leasehold_core::command::holder::Waiter;
 use leasehold_core::command::lock::ForceReleased;
 
 /// A lock that is held, and the holds that wait for it, each of a process of its own.
@@ -408,7 +409,7 @@ fn an_inspection_tells_who_waits_since_when_and_who_lives() {
     world.release(&z.hold(1), 0);
     world.advance(1_000);
     let before = (world.queue(), world.scores(), world.marks());
-    let Inspected::Seen { holder: Some(seen), waiters: lined } = world.inspect() else { panic!("it is held") };
+    let (Some(seen), lined) = world.inspect() else { panic!("it is held") };
     assert_eq!((seen.holder, seen.count, seen.left), (holder, 1, Some(ms(27_500))));
     let expected = [(waiters[0].hold(1), 2_500, false), (waiters[1].hold(1), 2_500, true), (z.hold(2), 1_000, true)];
     let expected = expected.map(|(waiter, age, alive)| Waiter { waiter, age: Some(ms(age)), alive });

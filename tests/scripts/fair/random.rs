@@ -8,7 +8,7 @@ use super::world::{Process, World};
 use crate::histories::each_seed;
 use crate::support::ms;
 use leasehold_core::command::Acquired;
-use leasehold_core::command::fair::{Heartbeat, Inspected};
+use leasehold_core::command::fair::Heartbeat;
 use std::collections::{BTreeMap, BTreeSet};
 
 const WINDOW: i64 = 2_000;
@@ -394,7 +394,7 @@ impl<'a> History<'a> {
         if !self.ours[process].lives {
             return;
         }
-        let Inspected::Seen { holder: Some(holder), .. } = self.world.inspect() else { return };
+        let (Some(holder), _) = self.world.inspect() else { return };
         let before = self.before();
         self.holding = None;
         self.tally.forced += 1;

@@ -2,8 +2,9 @@
 
 use super::jvm::Jvm;
 use super::world::{World, int, is_held, is_placed};
-use crate::support::ms;
+use crate::support::{conflict, ms};
 use leasehold_core::call::Call;
+use leasehold_core::command::fair;
 use leasehold_core::command::lock::ForceReleased;
 use leasehold_core::command::{Acquired, HoldKey, Renewal};
 use leasehold_core::reply::Reply;
@@ -159,8 +160,9 @@ fn a_key_of_another_kind_is_told_and_left_alone() {
     everything("string");
     assert_eq!(world.release(&a, 0), -4);
     assert_eq!(world.force_release("b:1"), ForceReleased::Kind);
-    assert!(matches!(world.beat(process, Some(&a)), leasehold_core::command::fair::Heartbeat::Kind(_)));
-    assert!(matches!(world.inspect(), leasehold_core::command::fair::Inspected::Kind(_)));
+    assert!(matches!(world.beat(process, Some(&a)), fair::Heartbeat::Kind(_)));
+    let inspect = fair::inspect(&world.name, &world.settings.fair);
+    assert_eq!(conflict(fair::inspected(&world.run(&inspect))), "string");
     world.command(&["DEL", "stock"]);
     for key in ["queue", "deadlines", "marks"] {
         world.command(&["SET", &world.key(key), "text"]);

@@ -3,8 +3,9 @@
 use crate::support::{Bench, Lock, named};
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::command::fair::{self, Heartbeat, Inspected};
-use leasehold_core::command::lock::ForceReleased;
+use leasehold_core::command::fair::{self, Heartbeat};
+use leasehold_core::command::holder::{Holder, Waiter};
+use leasehold_core::command::lock::{self, ForceReleased};
 use leasehold_core::command::{AcquireArgs, Acquired, Keys, Kind};
 use leasehold_core::name::LockName;
 use leasehold_core::owner::ClientId;
@@ -133,10 +134,10 @@ impl World {
     }
 
     pub(super) fn force_release(&self, holder: &str) -> ForceReleased {
-        fair::forced(&self.run(&fair::force_release(&self.name, holder, &self.settings))).expect("a code")
+        lock::forced(&self.run(&fair::force_release(&self.name, holder, &self.settings))).expect("a code")
     }
 
-    pub(super) fn inspect(&self) -> Inspected {
+    pub(super) fn inspect(&self) -> (Option<Holder>, Vec<Waiter>) {
         fair::inspected(&self.run(&fair::inspect(&self.name, &self.settings.fair))).expect("an inspection")
     }
 

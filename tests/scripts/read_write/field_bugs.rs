@@ -2,7 +2,7 @@
 
 use super::jvm::Jvm;
 use crate::support::{Wish, World, each};
-use leasehold_core::command::read_write::{self, Inspected, Mode};
+use leasehold_core::command::read_write::{self, Mode};
 use leasehold_core::command::{Acquired, Kind};
 
 const READ: Kind = Kind::Read;
@@ -211,8 +211,8 @@ fn rw15_readers_are_told_beside_the_writer_that_they_belong_to() {
     world.acquire(WRITE, "a:1", 1, wish(300));
     world.acquire(READ, "a:2", 1, Wish { beside: Some("a:1"), ..wish(300) });
     let reply = world.run(&read_write::inspect(&world.name));
-    let Ok(Inspected::Held { mode: Mode::Write, holders }) = read_write::inspected(&reply) else { panic!("{reply:?}") };
-    let told: Vec<_> = holders.iter().map(|holder| (holder.mode, holder.holder.as_str())).collect();
+    let holders = read_write::inspected(&reply).expect("it is understood");
+    let told: Vec<_> = holders.iter().map(|(mode, holder)| (*mode, holder.holder.as_str())).collect();
     assert_eq!(told, [(Mode::Write, "a:1"), (Mode::Read, "a:2")]);
 }
 

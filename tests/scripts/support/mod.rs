@@ -13,8 +13,9 @@ use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::command::{AcquireArgs, HoldKey, Keys, Kind, ReleaseArgs, Renewal};
 use leasehold_core::name::LockName;
-use leasehold_core::reply::Reply;
+use leasehold_core::reply::{DecodeError, Reply};
 use leasehold_core::settings::Settings;
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -28,6 +29,15 @@ pub(crate) const fn ms(millis: u64) -> Duration {
 fn unused() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The kind of a key that is not of the expected kind.
+#[track_caller]
+pub(crate) fn conflict<T: Debug>(result: Result<T, DecodeError>) -> String {
+    match result {
+        Err(DecodeError::OtherKind(kind)) => kind,
+        other => panic!("{other:?}"),
+    }
 }
 
 /// The client of holds and operations that are used once.

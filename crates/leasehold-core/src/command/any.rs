@@ -1,10 +1,10 @@
 //! Inspection of a name of unknown kind.
 
-use super::fair::Waiter;
+use super::holder::Waiter;
 use super::permits::PermitId;
 use super::protocol::{decimal, millis};
 use super::read_write::Mode;
-use super::{code, semaphore};
+use super::semaphore;
 use crate::call::Call;
 use crate::name::LockName;
 use crate::reply::{DecodeError, Reply};
@@ -47,8 +47,6 @@ pub enum Inspected {
     },
     /// A lock.
     Found(Box<Found>),
-    /// A key that is not a lock: its type.
-    Kind(String),
 }
 
 /// An inspected lock.
@@ -127,32 +125,30 @@ pub fn inspect(name: &LockName, settings: &Settings, most: u32) -> Call {
 /// The reply does not match the script's contract.
 pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
     const EXPECTED: &str = "a reply of any/inspect";
-    match code::array_code(reply, &[1, 0, -4], EXPECTED)? {
-        (0, [token]) => Ok(Inspected::Absent { token: token_in(token) }),
-        (-4, [kind]) => Ok(Inspected::Kind(kind.text()?.to_owned())),
+    match reply.coded()? {
+        (0, [token]) => Ok(Inspected::Absent { token: token.natural().ok() }),
         (1, [sort, left, held, queued, listeners, token, available, listed, rest @ ..]) => {
             let sort = Sort::read(sort)?;
-            let count = |reply: &Reply| u64::try_from(reply.int()?).map_err(|_| DecodeError::new("a number", reply));
             let (triples, odd) = rest.as_chunks::<3>();
-            let listed = usize::try_from(count(listed)?).unwrap_or(usize::MAX);
+            let listed = listed.natural()?;
             let Some((holds, waiters)) = triples.split_at_checked(listed).filter(|_| odd.is_empty()) else {
                 return Err(DecodeError::new("three words for each hold and waiter", reply));
             };
             let holds = holds.iter().map(|parts| Hold::read(sort, parts)).collect::<Result<Vec<_>, _>>()?;
             if sort.is_hash() && !holds.is_empty() && !holds.iter().any(|hold| hold.is_of_a_client()) {
-                return Ok(Inspected::Kind("hash".to_owned()));
+                return Err(DecodeError::OtherKind("hash".to_owned()));
             }
             Ok(Inspected::Found(Box::new(Found {
                 sort,
                 is_there: left.int()? != -2,
                 left: left.left()?,
-                held: count(held)?,
-                queued: count(queued)?,
-                listeners: u64::try_from(listeners.int()?).ok(),
-                token: token_in(token),
+                held: held.natural()?,
+                queued: queued.natural()?,
+                listeners: listeners.natural().ok(),
+                token: token.natural().ok(),
                 available: available.int()?,
                 holds,
-                waiters: waiters.iter().map(waiter).collect::<Result<_, _>>()?,
+                waiters: waiters.iter().map(Waiter::read).collect::<Result<_, _>>()?,
             })))
         }
         _ => Err(DecodeError::new(EXPECTED, reply)),
@@ -210,16 +206,6 @@ impl Hold {
     }
 }
 
-fn token_in(reply: &Reply) -> Option<u64> {
-    reply.int().ok().and_then(|token| u64::try_from(token).ok())
-}
-
-fn waiter([waiter, age, alive]: &[Reply; 3]) -> Result<Waiter, DecodeError> {
-    let Reply::Bulk(name) = waiter else { return Err(DecodeError::new("the name of a waiter", waiter)) };
-    let waiter = String::from_utf8_lossy(name).into_owned();
-    Ok(Waiter { waiter, age: age.left()?, alive: alive.int()? == 1 })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,7 +233,7 @@ mod tests {
         assert!(matches!(inspected(&reply("lock", &[(&kept, "1")])), Ok(Inspected::Found(_))), "it stays busy");
         for other in ["stock", "a:1", &CLIENT[..36], &format!("{CLIENT}:"), &format!("{CLIENT}:x")] {
             let found = inspected(&reply("lock", &[(other, "1")]));
-            assert_eq!(found, Ok(Inspected::Kind("hash".to_owned())), "{other}");
+            assert_eq!(found, Err(DecodeError::OtherKind("hash".to_owned())), "{other}");
         }
     }
 

@@ -1,6 +1,5 @@
 //! The mark between a script and its `WAIT`.
 
-use super::code::int_code;
 use crate::call::Call;
 use crate::reply::{DecodeError, Reply};
 use crate::script;
@@ -16,5 +15,5 @@ pub fn mark(lock: &[u8]) -> Call {
 ///
 /// The reply does not match the script's contract.
 pub fn marked(reply: &Reply) -> Result<bool, DecodeError> {
-    Ok(int_code(reply, &[0, 1], "a code of a mark")? == 1)
+    Ok(reply.code(&[0, 1], "a code of a mark")? == 1)
 }

@@ -3,12 +3,8 @@
 //! Every waiting hold has a place in a queue on the server. A process sends one [`heartbeat`] for all its holds.
 //! Renewal is the reentrant lock's, because the hash has the same layout.
 
-mod inspect;
-
-pub use inspect::{Holder, Inspected, Waiter, inspect, inspected};
-
 use super::fenced::{token_key, with_token};
-use super::lock::ForceReleased;
+use super::holder::{Holder, Waiter};
 use super::outcome::Acquired;
 use super::protocol::{AcquireArgs, Keys, KindProtocol, ReleaseArgs, WaitPolicy, decimal, limit, millis};
 use crate::call::Call;
@@ -16,7 +12,7 @@ use crate::name::LockName;
 use crate::owner::ClientId;
 use crate::reply::{DecodeError, Reply};
 use crate::script;
-use crate::settings::Settings;
+use crate::settings::{FairSettings, Settings};
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -93,10 +89,7 @@ impl KindProtocol for Fair {
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
-        let acquired = match reply.array()? {
-            [code, _, _] if code.int()? == -7 => Acquired::Withdrawn,
-            _ => Acquired::decode(reply)?,
-        };
+        let acquired = Acquired::decode_one_of(reply, &[1, 2, 3, 0, 4, -1, -2, -3, -4, -7])?;
         if self.is_fenced { with_token(acquired, reply) } else { Ok(acquired) }
     }
 
@@ -162,7 +155,7 @@ pub fn beaten(reply: &Reply) -> Result<Heartbeat, DecodeError> {
     }
 }
 
-/// Ends the hold of `holder`.
+/// Ends the hold of `holder`. [`lock::forced`](super::lock::forced) decodes the reply.
 pub fn force_release(name: &LockName, holder: &str, settings: &Settings) -> Call {
     let args = vec![
         Bytes::copy_from_slice(holder.as_bytes()),
@@ -173,13 +166,27 @@ pub fn force_release(name: &LockName, holder: &str, settings: &Settings) -> Call
     Call::new(&script::FAIR_FORCE_RELEASE, keys(name), args)
 }
 
-/// Decodes the reply to [`force_release`].
+/// Reads the holder and the waiters.
+pub fn inspect(name: &LockName, settings: &FairSettings) -> Call {
+    Call::new(&script::FAIR_INSPECT, keys(name), vec![settings.packed()])
+}
+
+/// Decodes the reply to [`inspect`]: the holder, and the waiters, the next one first.
 ///
 /// # Errors
 ///
 /// The reply does not match the script's contract.
-pub fn forced(reply: &Reply) -> Result<ForceReleased, DecodeError> {
-    super::lock::forced(reply)
+pub fn inspected(reply: &Reply) -> Result<(Option<Holder>, Vec<Waiter>), DecodeError> {
+    let (holder, rest) = match reply.coded()? {
+        (0, rest) => (None, rest),
+        (1, [left, holder, count, rest @ ..]) => (Some(Holder::read(holder, count, left)?), rest),
+        _ => return Err(DecodeError::new("a reply of fair/inspect", reply)),
+    };
+    let (waiters, odd) = rest.as_chunks::<3>();
+    if !odd.is_empty() {
+        return Err(DecodeError::new("three words for each waiter", reply));
+    }
+    Ok((holder, waiters.iter().map(Waiter::read).collect::<Result<_, _>>()?))
 }
 
 /// Lock, queue, deadlines and marks.
@@ -203,7 +210,6 @@ mod tests {
     const FAIR: Fair = Fair { is_fenced: false };
     const FENCED: Fair = Fair { is_fenced: true };
 
-    use crate::settings::FairSettings;
     use uuid::Uuid;
 
     fn ints(parts: &[i64]) -> Reply {
@@ -259,5 +265,22 @@ mod tests {
             assert!(inspected(&reply).is_err(), "{reply:?}");
         }
         assert!(inspected(&ints(&[0, 1])).is_err(), "waiters come in threes");
+    }
+
+    #[test]
+    fn an_inspection_tells_holder_and_waiters() {
+        let text = |text: &str| Reply::Bulk(Bytes::copy_from_slice(text.as_bytes()));
+        let reply = Reply::Array(vec![
+            Reply::Int(1),
+            Reply::Int(70),
+            text("a:1"),
+            text("2"),
+            text("b:1"),
+            Reply::Int(-1),
+            Reply::Int(1),
+        ]);
+        let holder = Holder { holder: "a:1".into(), count: 2, left: Some(Duration::from_millis(70)) };
+        let waiter = Waiter { waiter: "b:1".into(), age: None, alive: true };
+        assert_eq!(inspected(&reply), Ok((Some(holder), vec![waiter])));
     }
 }

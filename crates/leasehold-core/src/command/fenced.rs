@@ -14,18 +14,6 @@ use bytes::Bytes;
 #[derive(Debug)]
 pub(super) struct Fenced;
 
-/// The last fencing token.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
-pub enum LastToken {
-    /// The lock was never granted.
-    Unissued,
-    /// The token of the last grant, which may have ended.
-    Issued(u64),
-    /// The key is of another kind.
-    Kind(String),
-}
-
 impl KindProtocol for Fenced {
     fn kind_name(&self) -> &'static str {
         "fenced lock"
@@ -70,19 +58,15 @@ pub fn token(lock: &LockName) -> Call {
     Call::new(&script::FENCED_TOKEN, vec![token_key(lock)], [""; 0])
 }
 
-/// Decodes the reply to [`token`].
+/// Decodes the reply to [`token`]; `None` if the lock was never granted.
 ///
 /// # Errors
 ///
 /// The reply does not match the script's contract.
-pub fn last_token(reply: &Reply) -> Result<LastToken, DecodeError> {
-    match reply.array()? {
-        [code] if code.int()? == 0 => Ok(LastToken::Unissued),
-        [code, token] if code.int()? == 1 => {
-            let token = u64::try_from(token.int()?).map_err(|_| DecodeError::new("a fencing token", token))?;
-            Ok(LastToken::Issued(token))
-        }
-        [code, kind] if code.int()? == -4 => Ok(LastToken::Kind(kind.text()?.to_owned())),
+pub fn last_token(reply: &Reply) -> Result<Option<u64>, DecodeError> {
+    match reply.coded()? {
+        (0, []) => Ok(None),
+        (1, [token]) => token.natural().map(Some),
         _ => Err(DecodeError::new("a reply of fenced/token", reply)),
     }
 }

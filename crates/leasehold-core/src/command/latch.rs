@@ -1,10 +1,8 @@
 //! The commands of the count-down latch.
 
-use super::code::{array_code, int_code};
 use super::operation::{Done, MEMORY, braced_record_key};
 use super::outcome::{Acquired, Released};
 use super::protocol::{AcquireArgs, Keys, KindProtocol, ReleaseArgs, WaitPolicy, decimal, limit, millis};
-use super::semaphore::decode_done;
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -15,33 +13,6 @@ use bytes::Bytes;
 /// The count-down latch, on the wire.
 #[derive(Debug)]
 pub(super) struct Latch;
-
-/// The result of an inspection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
-pub enum Inspected {
-    /// The count is 0 or absent.
-    Open,
-    /// The count is positive.
-    Closed {
-        /// The remaining count.
-        left: i64,
-    },
-    /// The key is of another kind.
-    Kind(String),
-}
-
-/// The result of a deletion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
-pub enum Deleted {
-    /// The latch was deleted, by this command or an earlier copy.
-    Deleted,
-    /// The latch did not exist.
-    Absent,
-    /// The key is of another kind.
-    Kind,
-}
 
 impl KindProtocol for Latch {
     fn kind_name(&self) -> &'static str {
@@ -65,8 +36,7 @@ impl KindProtocol for Latch {
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
-        array_code(reply, &[1, 0, -4], "a reply of latch/acquire")?;
-        Acquired::decode(reply)
+        Acquired::decode_one_of(reply, &[1, 0, -4])
     }
 
     /// A latch has no holder, so this is an inspection.
@@ -95,7 +65,7 @@ pub fn set(name: &LockName, count: u32, operation: &[u8], publish: &Bytes) -> Ca
 ///
 /// The reply does not match the script's contract.
 pub fn set_done(reply: &Reply) -> Result<Done, DecodeError> {
-    decode_done(reply, &[1, 2, 0, -4], "a reply of latch/set")
+    Done::decode(reply, &[1, 2, 0], "a reply of latch/set")
 }
 
 /// Counts down, and opens the latch at zero. `operation` is a unique id; `count` is at least 1.
@@ -109,7 +79,7 @@ pub fn count_down(name: &LockName, count: u32, operation: &[u8], publish: &Bytes
 ///
 /// The reply does not match the script's contract.
 pub fn counted_down(reply: &Reply) -> Result<Done, DecodeError> {
-    decode_done(reply, &[1, 2, 0, -4], "a reply of latch/count_down")
+    Done::decode(reply, &[1, 2, 0], "a reply of latch/count_down")
 }
 
 /// Reads the count.
@@ -117,18 +87,16 @@ pub fn inspect(name: &LockName) -> Call {
     Call::new(&script::LATCH_INSPECT, vec![name.to_key()], [""; 0])
 }
 
-/// Decodes the reply to [`inspect`].
+/// Decodes the reply to [`inspect`]: the count, which is 0 for an open latch.
 ///
 /// # Errors
 ///
 /// The reply does not match the script's contract.
-pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
-    const EXPECTED: &str = "a reply of latch/inspect";
-    match array_code(reply, &[1, 0, -4], EXPECTED)? {
-        (0, []) => Ok(Inspected::Open),
-        (1, [left]) => Ok(Inspected::Closed { left: left.int()? }),
-        (-4, [kind]) => Ok(Inspected::Kind(kind.text()?.to_owned())),
-        _ => Err(DecodeError::new(EXPECTED, reply)),
+pub fn inspected(reply: &Reply) -> Result<i64, DecodeError> {
+    match reply.coded()? {
+        (0, []) => Ok(0),
+        (1, [left]) => left.int(),
+        _ => Err(DecodeError::new("a reply of latch/inspect", reply)),
     }
 }
 
@@ -138,17 +106,16 @@ pub fn delete(name: &LockName, operation: &[u8], publish: &Bytes) -> Call {
     Call::new(&script::LATCH_DELETE, keys_of_change(name, operation), args)
 }
 
-/// Decodes the reply to [`delete`].
+/// Decodes the reply to [`delete`]: whether this command or an earlier copy deleted the latch.
 ///
 /// # Errors
 ///
 /// The reply does not match the script's contract.
-pub fn deleted(reply: &Reply) -> Result<Deleted, DecodeError> {
-    Ok(match int_code(reply, &[1, 2, 0, -4], "a reply of latch/delete")? {
-        1 | 2 => Deleted::Deleted,
-        0 => Deleted::Absent,
-        _ => Deleted::Kind,
-    })
+pub fn deleted(reply: &Reply) -> Result<bool, DecodeError> {
+    match reply.code(&[1, 2, 0, -4], "a reply of latch/delete")? {
+        -4 => Err(DecodeError::OtherKind("key of another kind".to_owned())),
+        code => Ok(code != 0),
+    }
 }
 
 fn channel(name: &LockName) -> Bytes {

@@ -1,6 +1,6 @@
 //! The commands of the reentrant lock, and of the spin lock: a reentrant lock without release notices.
 
-use super::entry::Entry;
+use super::holder::Holder;
 use super::outcome::{Listeners, Released};
 use super::protocol::{AcquireArgs, Keys, KindProtocol, ReleaseArgs};
 use crate::call::Call;
@@ -24,25 +24,6 @@ pub enum ForceReleased {
     Other,
     /// The key is of another kind.
     Kind,
-}
-
-/// The result of an inspection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
-pub enum Inspected {
-    /// The lock is free.
-    Free,
-    /// The lock is held.
-    Held {
-        /// The field of the hold: `uuid:number`, or a JVM's `uuid:thread`.
-        holder: String,
-        /// The hold count.
-        count: u32,
-        /// The remaining lease; `None` if the key has no time to live.
-        left: Option<Duration>,
-    },
-    /// The key is of another kind.
-    Kind(String),
 }
 
 /// The reentrant lock and the spin lock, on the wire.
@@ -152,14 +133,10 @@ pub fn inspect(lock: &LockName) -> Call {
 /// # Errors
 ///
 /// The reply does not match the script's contract.
-pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
-    match reply.array()? {
-        [code] if code.int()? == 0 => Ok(Inspected::Free),
-        [code, kind] if code.int()? == -4 => Ok(Inspected::Kind(kind.text()?.to_owned())),
-        [code, remaining, holder, count, ..] if code.int()? == 1 => Ok(match Entry::read(holder, count)? {
-            Entry::Hold(holder, count) => Inspected::Held { holder: holder.to_owned(), count, left: remaining.left()? },
-            Entry::Other(what) => Inspected::Kind(what),
-        }),
+pub fn inspected(reply: &Reply) -> Result<Option<Holder>, DecodeError> {
+    match reply.coded()? {
+        (0, []) => Ok(None),
+        (1, [left, holder, count, ..]) => Holder::read(holder, count, left).map(Some),
         _ => Err(DecodeError::new("a reply of lock/inspect", reply)),
     }
 }

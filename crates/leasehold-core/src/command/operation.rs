@@ -4,6 +4,7 @@
 //! of the data. A copy that finds the record changes nothing.
 
 use crate::name::LockName;
+use crate::reply::{DecodeError, Reply};
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -48,8 +49,20 @@ pub enum Done {
         /// The current number.
         number: i64,
     },
-    /// The key is of another kind.
-    Kind(String),
+}
+
+impl Done {
+    /// Decodes the replies in `codes`: `{1, number}` done, `{2, number}` done before, `{0, number}` refused and `{-8, number}` overflow.
+    pub(super) fn decode(reply: &Reply, codes: &[i64], expected: &'static str) -> Result<Self, DecodeError> {
+        let (code, [number]) = reply.coded()? else { return Err(DecodeError::new(expected, reply)) };
+        let number = number.int()?;
+        match code {
+            _ if !codes.contains(&code) => Err(DecodeError::new(expected, reply)),
+            1 | 2 => Ok(Self::Done { number, copy: code == 2 }),
+            0 => Ok(Self::Refused { number }),
+            _ => Ok(Self::Overflow { number }),
+        }
+    }
 }
 
 #[cfg(test)]

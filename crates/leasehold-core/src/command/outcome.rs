@@ -137,6 +137,11 @@ impl Acquired {
     ///
     /// The reply has another form.
     pub fn decode(reply: &Reply) -> Result<Self, DecodeError> {
+        Self::decode_one_of(reply, &[1, 2, 3, 0, 4, -1, -2, -3, -4])
+    }
+
+    /// As [`Acquired::decode`], for a kind with these codes.
+    pub(super) fn decode_one_of(reply: &Reply, codes: &[i64]) -> Result<Self, DecodeError> {
         let parts = reply.array()?;
         let [code, second, rest @ ..] = parts else {
             return Err(DecodeError::new("an array of at least two", reply));
@@ -145,7 +150,7 @@ impl Acquired {
             Some(time) => Ok(u64::try_from(time).ok().filter(|time| *time > 0)),
             None => Err(DecodeError::new("an array of three", reply)),
         };
-        Ok(match code.int()? {
+        Ok(match code.code(codes, "a code of the acquire")? {
             1..=3 => {
                 let token = rest.get(1).map(Reply::int).transpose()?.and_then(|token| u64::try_from(token).ok());
                 Self::Held { left: second.left()?.unwrap_or_default(), time: time()?, token, in_all: None }
@@ -168,6 +173,9 @@ impl Acquired {
             -2 => Self::Lost,
             -3 => Self::TooLate { time: time()? },
             -4 => Self::Kind(second.text()?.to_owned()),
+            -6 => Self::ExceedsCapacity { capacity: second.int()? },
+            -7 => Self::Withdrawn,
+            -8 => Self::UpgradeNotSupported,
             _ => return Err(DecodeError::new("a code of an acquire", reply)),
         })
     }
@@ -180,11 +188,15 @@ impl Released {
     ///
     /// The reply has another form.
     pub fn decode(reply: &Reply) -> Result<Self, DecodeError> {
-        Ok(match reply.int()? {
+        Self::decode_one_of(reply, &[1, 2, 3, 4, 0, -1, -4])
+    }
+
+    /// As [`Released::decode`], for a kind with these codes.
+    pub(super) fn decode_one_of(reply: &Reply, codes: &[i64]) -> Result<Self, DecodeError> {
+        Ok(match reply.code(codes, "a code of the release")? {
             1 => Self::Ended,
             2..=4 => Self::Lowered,
-            0 | -1 | -4 => Self::Gone,
-            _ => return Err(DecodeError::new("a code of a release", reply)),
+            _ => Self::Gone,
         })
     }
 }

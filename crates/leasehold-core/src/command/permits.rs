@@ -4,13 +4,12 @@ mod id;
 
 pub use id::{ID_BYTES, InvalidPermitId, PermitId};
 
-use super::code::{array_code, int_code};
 use super::operation::{Done, MEMORY, record_key};
 use super::outcome::{Acquired, Released};
 use super::protocol::{
     AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, decimal, limit, millis,
 };
-use super::semaphore::{channel, decode_done};
+use super::semaphore::channel;
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -40,48 +39,16 @@ pub struct HeldPermit {
     pub left: Option<Duration>,
 }
 
-/// The result of an inspection.
+/// The permits of a semaphore. Available plus held permits equal the capacity.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
-pub enum Inspected {
-    /// The semaphore is missing.
-    Absent,
-    /// The semaphore exists. Available plus held permits equal the capacity.
-    Present {
-        /// Number of available permits; negative if the capacity was set below the number of held permits.
-        available: i64,
-        /// Number of held permits.
-        held: u64,
-        /// The permits that expire first, at most a thousand.
-        permits: Vec<HeldPermit>,
-    },
-    /// A key is of another kind.
-    Kind(String),
-}
-
-/// The lease of a permit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
-pub enum Leased {
-    /// The permit is not held, or has expired.
-    Gone,
-    /// The permit is held.
-    Held {
-        /// The remaining lease; `None` without expiry.
-        left: Option<Duration>,
-    },
-    /// The key is of another kind.
-    Kind(String),
-}
-
-/// The result of returning permits by their ids.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
-pub enum Given {
-    /// For each id, in order: whether the permit was returned. `false` for a missing or expired permit.
-    Each(Vec<bool>),
-    /// A key is of another kind.
-    Kind(String),
+#[expect(clippy::exhaustive_structs, reason = "it is what the script answers")]
+pub struct Counts {
+    /// Number of available permits; negative if the capacity was set below the number of held permits.
+    pub available: i64,
+    /// Number of held permits.
+    pub held: u64,
+    /// The permits that expire first, at most a thousand.
+    pub permits: Vec<HeldPermit>,
 }
 
 impl KindProtocol for Permits {
@@ -114,16 +81,11 @@ impl KindProtocol for Permits {
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
-        const EXPECTED: &str = "a reply of permits/acquire";
-        match array_code(reply, &[1, 2, 0, -2, -3, -4, -6], EXPECTED)? {
-            (-6, [capacity]) => Ok(Acquired::ExceedsCapacity { capacity: capacity.int()? }),
-            (-6, _) => Err(DecodeError::new(EXPECTED, reply)),
-            _ => Ok(match Acquired::decode(reply)? {
-                // The fourth number of a grant is not a token here.
-                Acquired::Held { left, time, token, .. } => Acquired::Held { left, time, token: None, in_all: token },
-                other => other,
-            }),
-        }
+        Ok(match Acquired::decode_one_of(reply, &[1, 2, 0, -2, -3, -4, -6])? {
+            // The fourth number of a grant is not a token here.
+            Acquired::Held { left, time, token, .. } => Acquired::Held { left, time, token: None, in_all: token },
+            other => other,
+        })
     }
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
@@ -133,11 +95,7 @@ impl KindProtocol for Permits {
     }
 
     fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
-        Ok(match int_code(reply, &[1, 3, 0, -1, -4], "a reply of permits/release")? {
-            1 => Released::Ended,
-            3 => Released::Lowered,
-            _ => Released::Gone,
-        })
+        Released::decode_one_of(reply, &[1, 3, 0, -1, -4])
     }
 
     /// A client that knows a permit's id may set its deadline, as a JVM does.
@@ -162,17 +120,16 @@ pub fn give(name: &LockName, ids: impl IntoIterator<Item = PermitId>, publish: &
     Call::new(&script::PERMITS_GIVE, vec![name.to_key(), deadlines(name)], args)
 }
 
-/// Decodes the reply to [`give`].
+/// Decodes the reply to [`give`]: for each id, in order, whether the permit was returned. `false` for a missing or expired
+/// permit.
 ///
 /// # Errors
 ///
 /// The reply does not match the script's contract.
-pub fn given(reply: &Reply) -> Result<Given, DecodeError> {
-    const EXPECTED: &str = "a reply of permits/give";
-    match array_code(reply, &[1, -4], EXPECTED)? {
-        (-4, [kind]) => Ok(Given::Kind(kind.text()?.to_owned())),
-        (1, each) => Ok(Given::Each(each.iter().map(|given| Ok(given.int()? == 1)).collect::<Result<_, _>>()?)),
-        _ => Err(DecodeError::new(EXPECTED, reply)),
+pub fn given(reply: &Reply) -> Result<Vec<bool>, DecodeError> {
+    match reply.coded()? {
+        (1, each) => each.iter().map(|given| Ok(given.int()? == 1)).collect(),
+        _ => Err(DecodeError::new("a reply of permits/give", reply)),
     }
 }
 
@@ -187,7 +144,7 @@ pub fn set(name: &LockName, capacity: u32, operation: &[u8], publish: &Bytes) ->
 ///
 /// The reply does not match the script's contract.
 pub fn set_done(reply: &Reply) -> Result<Done, DecodeError> {
-    decode_done(reply, &[1, 2, 0, -4, -8], "a reply of permits/set")
+    Done::decode(reply, &[1, 2, 0, -8], "a reply of permits/set")
 }
 
 /// Sets the capacity, even while permits are held. `operation` is a unique id.
@@ -201,7 +158,7 @@ pub fn resize(name: &LockName, capacity: u32, operation: &[u8], publish: &Bytes)
 ///
 /// The reply does not match the script's contract.
 pub fn resized(reply: &Reply) -> Result<Done, DecodeError> {
-    decode_done(reply, &[1, 2, -4, -8], "a reply of permits/resize")
+    Done::decode(reply, &[1, 2, -8], "a reply of permits/resize")
 }
 
 /// Reads the numbers of available and held permits.
@@ -209,31 +166,26 @@ pub fn inspect(name: &LockName) -> Call {
     Call::new(&script::PERMITS_INSPECT, vec![name.to_key(), deadlines(name)], [""; 0])
 }
 
-/// Decodes the reply to [`inspect`].
+/// Decodes the reply to [`inspect`]; `None` if the semaphore is missing.
 ///
 /// # Errors
 ///
 /// The reply does not match the script's contract.
-pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
+pub fn inspected(reply: &Reply) -> Result<Option<Counts>, DecodeError> {
     const EXPECTED: &str = "a reply of permits/inspect";
-    match array_code(reply, &[1, 0, -4], EXPECTED)? {
-        (0, []) => Ok(Inspected::Absent),
-        (-4, [kind]) => Ok(Inspected::Kind(kind.text()?.to_owned())),
-        (1, [available, held, permits @ ..]) => Ok(Inspected::Present {
-            available: available.int()?,
-            held: u64::try_from(held.int()?).map_err(|_| DecodeError::new("how many are held", held))?,
-            permits: permits
-                .chunks(2)
-                .map(|pair| match pair {
-                    [Reply::Bulk(id), remaining] => {
-                        let id =
-                            PermitId::from_bytes(id).ok_or_else(|| DecodeError::new("an id of a permit", reply))?;
-                        Ok(HeldPermit { id, left: remaining.left()? })
-                    }
-                    _ => Err(DecodeError::new(EXPECTED, reply)),
-                })
-                .collect::<Result<_, _>>()?,
-        }),
+    match reply.coded()? {
+        (0, []) => Ok(None),
+        (1, [available, held, permits @ ..]) => {
+            let permits = permits.chunks(2).map(|pair| match pair {
+                [Reply::Bulk(id), left] => {
+                    let id = PermitId::from_bytes(id).ok_or_else(|| DecodeError::new("an id of a permit", reply))?;
+                    Ok(HeldPermit { id, left: left.left()? })
+                }
+                _ => Err(DecodeError::new(EXPECTED, reply)),
+            });
+            let permits = permits.collect::<Result<_, _>>()?;
+            Ok(Some(Counts { available: available.int()?, held: held.natural()?, permits }))
+        }
         _ => Err(DecodeError::new(EXPECTED, reply)),
     }
 }
@@ -243,18 +195,16 @@ pub fn lease(name: &LockName, id: PermitId) -> Call {
     Call::new(&script::PERMITS_LEASE, vec![deadlines(name)], vec![PermitId::blob([id])])
 }
 
-/// Decodes the reply to [`lease`].
+/// Decodes the reply to [`lease`] of the permit `id`; `None` if the permit is not held, or has expired.
 ///
 /// # Errors
 ///
 /// The reply does not match the script's contract.
-pub fn leased(reply: &Reply) -> Result<Leased, DecodeError> {
-    const EXPECTED: &str = "a reply of permits/lease";
-    match array_code(reply, &[1, 0, -4], EXPECTED)? {
-        (0, []) => Ok(Leased::Gone),
-        (1, [remaining]) => Ok(Leased::Held { left: remaining.left()? }),
-        (-4, [kind]) => Ok(Leased::Kind(kind.text()?.to_owned())),
-        _ => Err(DecodeError::new(EXPECTED, reply)),
+pub fn leased(reply: &Reply, id: PermitId) -> Result<Option<HeldPermit>, DecodeError> {
+    match reply.coded()? {
+        (0, []) => Ok(None),
+        (1, [left]) => Ok(Some(HeldPermit { id, left: left.left()? })),
+        _ => Err(DecodeError::new("a reply of permits/lease", reply)),
     }
 }
 

@@ -3,7 +3,7 @@
 //! The holds of both halves have separate numbers. A reader's field is `uuid:number`, and a writer's field
 //! `uuid:number:write`. This module adds the suffix, so the owner of a [`HoldKey`] need not know it.
 
-use super::entry::{Entry, unlike};
+use super::holder::{Holder, unlike};
 use super::outcome::Acquired;
 use super::protocol::{
     AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, decimal, limit, millis,
@@ -35,37 +35,6 @@ pub enum Mode {
     Read,
     /// A writer holds it, and may read as well.
     Write,
-}
-
-/// A holder of a half.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "it is data")]
-pub struct Holder {
-    /// The half that it holds.
-    pub mode: Mode,
-    /// `uuid:number`, or a JVM's `uuid:thread`.
-    pub holder: String,
-    /// The hold count.
-    pub count: u32,
-    /// The remaining lease; `None` if the key has no time to live.
-    pub left: Option<Duration>,
-}
-
-/// The result of an inspection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
-pub enum Inspected {
-    /// The lock is free.
-    Free,
-    /// The lock is held.
-    Held {
-        /// The half that excludes other clients.
-        mode: Mode,
-        /// The holders, each with its half.
-        holders: Vec<Holder>,
-    },
-    /// The key is of another kind.
-    Kind(String),
 }
 
 impl KindProtocol for Read {
@@ -101,10 +70,7 @@ impl KindProtocol for Read {
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
-        match Acquired::decode(reply)? {
-            Acquired::Placed { .. } => Err(DecodeError::new("a code of read/acquire", reply)),
-            acquired => Ok(acquired),
-        }
+        Acquired::decode_one_of(reply, &[1, 2, 3, 0, -1, -2, -3, -4])
     }
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
@@ -146,10 +112,7 @@ impl KindProtocol for Write {
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
-        match reply.array()? {
-            [code, _, _] if code.int()? == -8 => Ok(Acquired::UpgradeNotSupported),
-            _ => Acquired::decode(reply),
-        }
+        Acquired::decode_one_of(reply, &[1, 2, 3, 0, 4, -1, -2, -3, -4, -8])
     }
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
@@ -178,40 +141,30 @@ pub fn inspect(lock: &LockName) -> Call {
     Call::new(&script::READ_WRITE_INSPECT, vec![lock.to_key(), readers_key(lock)], [""; 0])
 }
 
-/// Decodes the reply to [`inspect`].
+/// Decodes the reply to [`inspect`]: the holders, each with its half. A free lock has none.
 ///
 /// # Errors
 ///
 /// The reply does not match the script's contract.
-pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
-    match reply.array()? {
-        [code] if code.int()? == 0 => Ok(Inspected::Free),
-        [code, kind] if code.int()? == -4 => Ok(Inspected::Kind(kind.text()?.to_owned())),
-        [code, mode, holders @ ..] if code.int()? == 1 && !holders.is_empty() && holders.len() % 3 == 0 => {
-            let mode = match mode.text()? {
-                "read" => Mode::Read,
-                "write" => Mode::Write,
-                other => return Ok(Inspected::Kind(unlike(b"mode", other.as_bytes()))),
-            };
-            let mut seen = Vec::with_capacity(holders.len() / 3);
-            for parts in holders.chunks_exact(3) {
-                match Entry::read(&parts[0], &parts[1])? {
-                    Entry::Hold(field, count) => seen.push(holder(field, count, parts[2].left()?)),
-                    Entry::Other(what) => return Ok(Inspected::Kind(what)),
-                }
+pub fn inspected(reply: &Reply) -> Result<Vec<(Mode, Holder)>, DecodeError> {
+    match reply.coded()? {
+        (0, []) => Ok(Vec::new()),
+        (1, [mode, holders @ ..]) if !holders.is_empty() && holders.len() % 3 == 0 => {
+            let mode = mode.text()?;
+            if !matches!(mode, "read" | "write") {
+                return Err(unlike(b"mode", mode.as_bytes()));
             }
-            Ok(Inspected::Held { mode, holders: seen })
+            let holders = holders.chunks_exact(3).map(|parts| {
+                let holder = Holder::read(&parts[0], &parts[1], &parts[2])?;
+                Ok(match holder.holder.strip_suffix(WRITE) {
+                    Some(writer) => (Mode::Write, Holder { holder: writer.to_owned(), ..holder }),
+                    None => (Mode::Read, holder),
+                })
+            });
+            holders.collect()
         }
         _ => Err(DecodeError::new("a reply of read_write/inspect", reply)),
     }
-}
-
-fn holder(field: &str, count: u32, left: Option<Duration>) -> Holder {
-    let (mode, holder) = match field.strip_suffix(WRITE) {
-        Some(holder) => (Mode::Write, holder),
-        None => (Mode::Read, field),
-    };
-    Holder { mode, holder: holder.to_owned(), count, left }
 }
 
 fn release_read(name: &LockName, keys: &Keys, field: &Bytes, count: u32, publish: &Bytes) -> Call {
@@ -288,9 +241,9 @@ mod tests {
             Reply::Array([vec![Reply::Int(1), Reply::Bulk(mode.into())], more].concat())
         };
         let whole = vec![Reply::Bulk("u:7".into()), Reply::Int(1), Reply::Int(70)];
-        assert!(matches!(inspected(&held("read", whole.clone())), Ok(Inspected::Held { mode: Mode::Read, .. })));
+        assert!(matches!(inspected(&held("read", whole.clone())).as_deref(), Ok([(Mode::Read, _)])));
         let other = inspected(&held("other", whole.clone()));
-        assert!(matches!(&other, Ok(Inspected::Kind(kind)) if kind.contains("other")), "{other:?}");
+        assert!(matches!(&other, Err(DecodeError::OtherKind(kind)) if kind.contains("other")), "{other:?}");
         let wrong = [held("read", Vec::new()), held("read", whole[..2].to_vec())];
         for reply in wrong.into_iter().chain([Reply::Nil, Reply::Int(1), Reply::Array(Vec::new())]) {
             assert!(inspected(&reply).is_err(), "{reply:?}");

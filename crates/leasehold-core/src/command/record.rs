@@ -3,7 +3,6 @@
 pub mod uses;
 
 use self::uses::LockUse;
-use super::code::{array_code, int_code};
 use super::protocol::{decimal, millis};
 use crate::call::Call;
 use crate::owner::ClientId;
@@ -30,27 +29,20 @@ pub struct ClientRecord {
     pub note: String,
 }
 
-/// The result of reading a record.
+/// The record of a client, as the server has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
-pub enum Found {
-    /// The client has no record: it writes none, or is gone.
-    Absent,
-    /// The client has a record.
-    Record {
-        /// The content of the record.
-        record: ClientRecord,
-        /// The remaining lifetime of the record, which each write restarts; `None` without expiry.
-        left: Option<Duration>,
-        /// The client's uptime when it wrote the record; `None` if unknown.
-        up: Option<Duration>,
-        /// The age of the record; `None` if unknown.
-        age: Option<Duration>,
-        /// The locks that the client currently holds or waits for. The list is bounded and leaves out short uses.
-        uses: Vec<LockUse>,
-    },
-    /// The key is of another kind.
-    Kind(String),
+#[expect(clippy::exhaustive_structs, reason = "it is all that the server tells")]
+pub struct Found {
+    /// The content of the record.
+    pub record: ClientRecord,
+    /// The remaining lifetime of the record, which each write restarts; `None` without expiry.
+    pub left: Option<Duration>,
+    /// The client's uptime when it wrote the record; `None` if unknown.
+    pub up: Option<Duration>,
+    /// The age of the record; `None` if unknown.
+    pub age: Option<Duration>,
+    /// The locks that the client currently holds or waits for. The list is bounded and leaves out short uses.
+    pub uses: Vec<LockUse>,
 }
 
 /// The key of a client's record: `leasehold:1:client:uuid`.
@@ -82,7 +74,7 @@ pub fn put(client: &ClientId, record: &ClientRecord, up: Duration, uses: &[LockU
 ///
 /// The reply does not match the script's contract.
 pub fn put_done(reply: &Reply) -> Result<bool, DecodeError> {
-    Ok(int_code(reply, &[1, -4], "a reply of record/put")? == 1)
+    Ok(reply.code(&[1, -4], "a reply of record/put")? == 1)
 }
 
 /// Reads a client's record.
@@ -90,31 +82,29 @@ pub fn get(client: &ClientId) -> Call {
     Call::new(&script::RECORD_GET, vec![key(client)], [""; 0])
 }
 
-/// Decodes the reply to [`get`].
+/// Decodes the reply to [`get`]; `None` if the client has no record: it writes none, or is gone.
 ///
 /// # Errors
 ///
 /// The reply does not match the script's contract.
-pub fn found(reply: &Reply) -> Result<Found, DecodeError> {
-    const EXPECTED: &str = "a reply of record/get";
-    match array_code(reply, &[1, 0, -4], EXPECTED)? {
-        (0, []) => Ok(Found::Absent),
-        (-4, [kind]) => Ok(Found::Kind(kind.text()?.to_owned())),
+pub fn found(reply: &Reply) -> Result<Option<Found>, DecodeError> {
+    match reply.coded()? {
+        (0, []) => Ok(None),
         (1, [remaining, host, pid, application, since, up, within, note, age, locks]) => {
             let record = ClientRecord {
                 host: host.text()?.to_owned(),
-                pid: u32::try_from(pid.int()?).map_err(|_| DecodeError::new("the number of a process", pid))?,
+                pid: pid.natural()?,
                 application: application.text()?.to_owned(),
-                since: u64::try_from(since.int()?).map_err(|_| DecodeError::new("a time", since))?,
+                since: since.natural()?,
                 within: within.text()?.split_ascii_whitespace().map(str::to_owned).collect(),
                 note: note.text()?.to_owned(),
             };
             let (up, age) = (up.left()?, age.left()?);
             let mut uses = locks.text().map(uses::decode).unwrap_or_default();
             uses.iter_mut().for_each(|lock| lock.lasted += age.unwrap_or_default());
-            Ok(Found::Record { record, left: remaining.left()?, up, age, uses })
+            Ok(Some(Found { record, left: remaining.left()?, up, age, uses }))
         }
-        _ => Err(DecodeError::new(EXPECTED, reply)),
+        _ => Err(DecodeError::new("a reply of record/get", reply)),
     }
 }
 
@@ -129,5 +119,5 @@ pub fn remove(client: &ClientId) -> Call {
 ///
 /// The reply does not match the script's contract.
 pub fn removed(reply: &Reply) -> Result<bool, DecodeError> {
-    Ok(int_code(reply, &[1, 0, -4], "a reply of record/remove")? == 1)
+    Ok(reply.code(&[1, 0, -4], "a reply of record/remove")? == 1)
 }

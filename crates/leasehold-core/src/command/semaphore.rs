@@ -3,7 +3,6 @@
 //! The counter does not know its holders, so every command that is not idempotent leaves a record; see
 //! [`operation`](super::operation).
 
-use super::code::{array_code, int_code};
 use super::operation::{Done, MEMORY, record_key};
 use super::outcome::{Acquired, Released};
 use super::protocol::{AcquireArgs, Keys, KindProtocol, ReleaseArgs, WaitPolicy, decimal, limit, millis};
@@ -18,23 +17,6 @@ use std::time::Duration;
 /// The semaphore, on the wire.
 #[derive(Debug)]
 pub(super) struct Semaphore;
-
-/// The result of an inspection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
-pub enum Inspected {
-    /// The semaphore is missing.
-    Absent,
-    /// The semaphore exists.
-    Present {
-        /// Number of available permits; negative if more were removed than existed.
-        available: i64,
-        /// The time to live; `None` without expiry.
-        left: Option<Duration>,
-    },
-    /// The key is of another kind.
-    Kind(String),
-}
 
 impl KindProtocol for Semaphore {
     fn kind_name(&self) -> &'static str {
@@ -61,10 +43,7 @@ impl KindProtocol for Semaphore {
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
-        match array_code(reply, &[1, 2, 0, -2, -3, -4, -7], "a reply of semaphore/acquire")? {
-            (-7, _) => Ok(Acquired::Withdrawn),
-            _ => Acquired::decode(reply),
-        }
+        Acquired::decode_one_of(reply, &[1, 2, 0, -2, -3, -4, -7])
     }
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
@@ -81,11 +60,7 @@ impl KindProtocol for Semaphore {
     }
 
     fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
-        Ok(match int_code(reply, &[1, 3, 0, -4, -8], "a reply of semaphore/release")? {
-            1 => Released::Ended,
-            3 => Released::Lowered,
-            _ => Released::Gone,
-        })
+        Released::decode_one_of(reply, &[1, 3, 0, -4, -8])
     }
 
     /// Permits of a bare semaphore have no lease.
@@ -112,7 +87,7 @@ pub fn set(name: &LockName, permits: u32, lifetime: Option<Duration>, operation:
 ///
 /// The reply does not match the script's contract.
 pub fn set_done(reply: &Reply) -> Result<Done, DecodeError> {
-    decode_done(reply, &[1, 2, 0, -4, -8], "a reply of semaphore/set")
+    Done::decode(reply, &[1, 2, 0, -8], "a reply of semaphore/set")
 }
 
 /// Adds permits outside any hold, as a JVM's `release` does. A negative number removes permits permanently. `operation`
@@ -128,7 +103,7 @@ pub fn add(name: &LockName, permits: i32, operation: &[u8], publish: &Bytes) -> 
 ///
 /// The reply does not match the script's contract.
 pub fn added(reply: &Reply) -> Result<Done, DecodeError> {
-    decode_done(reply, &[1, 2, -4, -8], "a reply of semaphore/add")
+    Done::decode(reply, &[1, 2, -8], "a reply of semaphore/add")
 }
 
 /// Takes all available permits, outside any hold. `operation` is a unique id.
@@ -142,7 +117,7 @@ pub fn drain(name: &LockName, operation: &[u8]) -> Call {
 ///
 /// The reply does not match the script's contract.
 pub fn drained(reply: &Reply) -> Result<Done, DecodeError> {
-    decode_done(reply, &[1, 2, -4], "a reply of semaphore/drain")
+    Done::decode(reply, &[1, 2], "a reply of semaphore/drain")
 }
 
 /// Reads the number of available permits.
@@ -150,38 +125,20 @@ pub fn inspect(name: &LockName) -> Call {
     Call::new(&script::SEMAPHORE_INSPECT, vec![name.to_key()], [""; 0])
 }
 
-/// Decodes the reply to [`inspect`].
+/// Decodes the reply to [`inspect`]; `None` if the semaphore is missing. The number of available permits is negative if more were
+/// removed than existed. The time to live is `None` without expiry.
 ///
 /// # Errors
 ///
 /// The reply does not match the script's contract.
-pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
-    const EXPECTED: &str = "a reply of semaphore/inspect";
-    match array_code(reply, &[1, 0, -4], EXPECTED)? {
-        (0, []) => Ok(Inspected::Absent),
-        (1, [available, remaining]) => Ok(Inspected::Present { available: available.int()?, left: remaining.left()? }),
-        (-4, [kind]) => Ok(Inspected::Kind(kind.text()?.to_owned())),
-        _ => Err(DecodeError::new(EXPECTED, reply)),
+pub fn inspected(reply: &Reply) -> Result<Option<(i64, Option<Duration>)>, DecodeError> {
+    match reply.coded()? {
+        (0, []) => Ok(None),
+        (1, [available, left]) => Ok(Some((available.int()?, left.left()?))),
+        _ => Err(DecodeError::new("a reply of semaphore/inspect", reply)),
     }
 }
 
 fn keys_of_change(name: &LockName, operation: &[u8]) -> Vec<Bytes> {
     vec![name.to_key(), record_key(name, operation)]
-}
-
-/// Decodes the replies in `codes`: `{1, number}` done, `{2, number}` done before, `{0, number}` refused, `{-8, number}`
-/// overflow and `{-4, kind}`.
-pub(super) fn decode_done(reply: &Reply, codes: &[i64], expected: &'static str) -> Result<Done, DecodeError> {
-    let (code, rest) = array_code(reply, codes, expected)?;
-    let [second] = rest else { return Err(DecodeError::new(expected, reply)) };
-    if code == -4 {
-        return Ok(Done::Kind(second.text()?.to_owned()));
-    }
-    let number = second.int()?;
-    Ok(match code {
-        1 => Done::Done { number, copy: false },
-        2 => Done::Done { number, copy: true },
-        0 => Done::Refused { number },
-        _ => Done::Overflow { number },
-    })
 }

@@ -1,6 +1,7 @@
 //! The commands of the simple lock, a string with the caller's id as in go-zero's `RedisLock`.
 
-use super::lock::{self, Inspected};
+use super::holder::Holder;
+use super::lock;
 use super::outcome::{Acquired, Released};
 use super::protocol::{AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs};
 use crate::call::Call;
@@ -29,11 +30,8 @@ impl KindProtocol for Simple {
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
-        match reply.array()? {
-            // The kind has no count, so a mismatch is impossible.
-            [code, ..] if matches!(code.int()?, 3 | -1) => Err(DecodeError::new("a code of simple/acquire", reply)),
-            _ => Acquired::decode(reply),
-        }
+        // The kind has no count, so a mismatch is impossible.
+        Acquired::decode_one_of(reply, &[1, 2, 0, -2, -3, -4])
     }
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
@@ -41,10 +39,7 @@ impl KindProtocol for Simple {
     }
 
     fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
-        match reply.int()? {
-            2 | 4 => Err(DecodeError::new("a code of simple/release", reply)),
-            _ => Released::decode(reply),
-        }
+        Released::decode_one_of(reply, &[1, 3, 0, -1, -4])
     }
 
     fn counts(&self) -> bool {
@@ -74,11 +69,11 @@ pub fn inspect(lock: &LockName) -> Call {
 /// # Errors
 ///
 /// The reply does not match the script's contract.
-pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
+pub fn inspected(reply: &Reply) -> Result<Option<Holder>, DecodeError> {
     match reply.array()? {
         [code, left, Reply::Bulk(id), ..] if code.int()? == 1 => {
             let holder = std::str::from_utf8(id).map_or_else(|_| id.escape_ascii().to_string(), str::to_owned);
-            Ok(Inspected::Held { holder, count: 1, left: left.left()? })
+            Ok(Some(Holder { holder, count: 1, left: left.left()? }))
         }
         _ => lock::inspected(reply),
     }
@@ -133,9 +128,9 @@ mod tests {
         for id in ids {
             let stored = Reply::Bulk(Bytes::copy_from_slice(id));
             let reply = Reply::Array(vec![Reply::Int(1), Reply::Int(5_210), stored, Reply::Int(1)]);
-            let Ok(Inspected::Held { holder, count: 1, .. }) = inspected(&reply) else { panic!("{id:?}") };
+            let Ok(Some(Holder { holder, count: 1, .. })) = inspected(&reply) else { panic!("{id:?}") };
             assert_eq!(&force_release(&name, &holder).args()[0], id, "{holder}");
         }
-        assert_eq!(inspected(&Reply::Array(vec![Reply::Int(0)])), Ok(Inspected::Free));
+        assert_eq!(inspected(&Reply::Array(vec![Reply::Int(0)])), Ok(None));
     }
 }

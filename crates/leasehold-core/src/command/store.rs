@@ -4,7 +4,6 @@
 //! write. With checks at writes alone, an older holder that read before a newer one wrote still overwrites the newer
 //! value.
 
-use super::code::array_code;
 use super::protocol::{decimal, millis};
 use crate::call::Call;
 use crate::name::LockName;
@@ -41,8 +40,6 @@ pub enum Fenced<T> {
         /// The token.
         registered: u64,
     },
-    /// The value is not a string, or the register is not a hash.
-    Kind(String),
 }
 
 /// The result of an admitted write.
@@ -71,11 +68,10 @@ pub fn read(data: &LockName, claim: &Claim<'_>) -> Call {
 ///
 /// The reply does not match the script's contract.
 pub fn read_done(reply: &Reply) -> Result<Fenced<Option<Bytes>>, DecodeError> {
-    const EXPECTED: &str = "a reply of store/read";
-    decode(reply, &[1, 2, 0, -1, -4], EXPECTED, |code, rest| match (code, rest) {
-        (1, [Reply::Bulk(value)]) => Ok(Some(value.clone())),
-        (2, []) => Ok(None),
-        _ => Err(DecodeError::new(EXPECTED, reply)),
+    decode(reply, "a reply of store/read", |admitted| match admitted {
+        (1, [Reply::Bulk(value)]) => Some(Some(value.clone())),
+        (2, []) => Some(None),
+        _ => None,
     })
 }
 
@@ -93,11 +89,10 @@ pub fn write(data: &LockName, claim: &Claim<'_>, number: u64, value: Bytes, life
 ///
 /// The reply does not match the script's contract.
 pub fn written(reply: &Reply) -> Result<Fenced<Written>, DecodeError> {
-    const EXPECTED: &str = "a reply of store/write";
-    decode(reply, &[1, 2, 0, -1, -4], EXPECTED, |code, rest| match (code, rest) {
-        (1, []) => Ok(Written::Now),
-        (2, []) => Ok(Written::Before),
-        _ => Err(DecodeError::new(EXPECTED, reply)),
+    decode(reply, "a reply of store/write", |admitted| match admitted {
+        (1, []) => Some(Written::Now),
+        (2, []) => Some(Written::Before),
+        _ => None,
     })
 }
 
@@ -112,11 +107,7 @@ pub fn check(data: &LockName, claim: &Claim<'_>) -> Call {
 ///
 /// The reply does not match the script's contract.
 pub fn checked(reply: &Reply) -> Result<Fenced<()>, DecodeError> {
-    const EXPECTED: &str = "a reply of store/check";
-    decode(reply, &[1, 0, -1, -4], EXPECTED, |_, rest| match rest {
-        [] => Ok(()),
-        _ => Err(DecodeError::new(EXPECTED, reply)),
-    })
+    decode(reply, "a reply of store/check", |admitted| matches!(admitted, (1, [])).then_some(()))
 }
 
 impl Claim<'_> {
@@ -133,19 +124,15 @@ fn optional(duration: Option<Duration>) -> Bytes {
     duration.map_or_else(|| decimal(0), millis)
 }
 
+/// Decodes a register's decision. `admitted` decodes the reply of an admission.
 fn decode<T>(
     reply: &Reply,
-    codes: &[i64],
     expected: &'static str,
-    admitted: impl FnOnce(i64, &[Reply]) -> Result<T, DecodeError>,
+    admitted: impl FnOnce((i64, &[Reply])) -> Option<T>,
 ) -> Result<Fenced<T>, DecodeError> {
-    let (code, rest) = array_code(reply, codes, expected)?;
-    let token = |reply: &Reply| u64::try_from(reply.int()?).map_err(|_| DecodeError::new("a fencing token", reply));
-    match (code, rest) {
-        (0, [registered]) => Ok(Fenced::Stale { registered: token(registered)? }),
-        (-1, [registered]) => Ok(Fenced::Twice { registered: token(registered)? }),
-        (-4, [kind]) => Ok(Fenced::Kind(kind.text()?.to_owned())),
-        (0 | -1 | -4, _) => Err(DecodeError::new(expected, reply)),
-        _ => admitted(code, rest).map(Fenced::Admitted),
+    match reply.coded()? {
+        (0, [registered]) => Ok(Fenced::Stale { registered: registered.natural()? }),
+        (-1, [registered]) => Ok(Fenced::Twice { registered: registered.natural()? }),
+        other => admitted(other).map(Fenced::Admitted).ok_or_else(|| DecodeError::new(expected, reply)),
     }
 }

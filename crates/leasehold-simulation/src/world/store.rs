@@ -138,7 +138,7 @@ impl ReferenceStore {
                 admission(&reply)
             }
         };
-        assert_eq!(said, Some(model), "the store's script and its model differ about the token {token} of {owner:?}");
+        assert_eq!(said, model, "the store's script and its model differ about the token {token} of {owner:?}");
     }
 
     fn execute(&mut self, call: &Call) -> leasehold_core::reply::Reply {
@@ -154,12 +154,11 @@ impl ReferenceStore {
     }
 }
 
-fn admission<T>(reply: &Fenced<T>) -> Option<Admission> {
+fn admission<T>(reply: &Fenced<T>) -> Admission {
     match reply {
-        Fenced::Admitted(_) => Some(Admission::Admitted),
-        Fenced::Stale { .. } => Some(Admission::Stale),
-        Fenced::Twice { .. } => Some(Admission::Twice),
-        Fenced::Kind(_) => None,
+        Fenced::Admitted(_) => Admission::Admitted,
+        Fenced::Stale { .. } => Admission::Stale,
+        Fenced::Twice { .. } => Admission::Twice,
     }
 }
 

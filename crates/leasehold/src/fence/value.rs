@@ -110,7 +110,6 @@ impl FencedValue {
                 Err(Error::StaleToken { name, token, registered: FencingToken::told(registered) })
             }
             Fenced::Twice { .. } => Err(Error::DuplicateToken { name, token }),
-            Fenced::Kind(kind) => Err(self.0.conflict(kind)),
         }
     }
 }

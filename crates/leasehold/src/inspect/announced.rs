@@ -8,8 +8,8 @@ use crate::error::Error;
 use crate::lock::spec::LockSpec;
 use futures_util::future::join_all;
 use leasehold_core::command::Kind;
+use leasehold_core::command::record as command;
 use leasehold_core::command::record::uses::LockUse;
-use leasehold_core::command::record::{self as command, Found};
 use leasehold_core::owner::ClientId;
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -211,11 +211,10 @@ async fn record_of_id(client: &Client, id: &str) -> Result<Option<Announced>, Er
 async fn record_of(handle: &Arc<Handle>, uuid: Uuid) -> Result<Option<Announced>, Error> {
     let client = ClientId::new(uuid);
     let spec = LockSpec::new(handle.clone(), Kind::Lock, &client.to_string());
-    match spec.call_once(command::get(&client), command::found).await? {
-        Found::Absent => Ok(None),
-        Found::Record { record, up, age, uses, .. } => {
-            Ok(Some(Announced { client, record: ClientRecord::from_server(record, up, age), uses }))
-        }
-        Found::Kind(kind) => Err(spec.conflict(kind)),
-    }
+    let found = spec.call_once(command::get(&client), command::found).await?;
+    Ok(found.map(|found| Announced {
+        client,
+        record: ClientRecord::from_server(found.record, found.up, found.age),
+        uses: found.uses,
+    }))
 }

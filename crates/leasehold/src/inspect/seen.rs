@@ -4,7 +4,7 @@ use crate::client::ids::HolderId;
 use crate::error::Error;
 use crate::lock::spec::LockSpec;
 use leasehold_core::command::read_write::{self, Mode};
-use leasehold_core::command::{Kind, fair, lock, simple};
+use leasehold_core::command::{Kind, fair, holder, lock, simple};
 use std::time::Duration;
 
 /// A holder of a lock, as seen by the server.
@@ -73,49 +73,42 @@ pub(crate) struct Seen {
 
 /// Reads a lock. Kinds with permits or without holders have their own inspection.
 pub(super) async fn look(spec: &LockSpec) -> Result<Seen, Error> {
-    let held = |id: String, hold_count, remaining| Holder { id: id.into(), hold_count, remaining };
     let name = spec.checked_name()?;
     let mut seen = Seen::default();
     match spec.kind() {
         kind @ (Kind::Lock | Kind::Spin | Kind::Fenced | Kind::Simple) => {
             let is_simple = kind == Kind::Simple;
             let call = if is_simple { simple::inspect(name) } else { lock::inspect(name) };
-            match spec.call_once(call, if is_simple { simple::inspected } else { lock::inspected }).await? {
-                lock::Inspected::Free => {}
-                lock::Inspected::Held { holder, count, left } => seen.holder = Some(held(holder, count, left)),
-                lock::Inspected::Kind(kind) => return Err(spec.conflict(kind)),
-            }
+            let inspected = if is_simple { simple::inspected } else { lock::inspected };
+            seen.holder = spec.call_once(call, inspected).await?.map(Holder::from);
         }
         Kind::Fair | Kind::FencedFair => {
             let call = spec.handle().with(|session, _| fair::inspect(name, &session.settings().fair));
-            match spec.call_once(call, fair::inspected).await? {
-                fair::Inspected::Seen { holder, waiters } => {
-                    seen.holder = holder.map(|found| held(found.holder, found.count, found.left));
-                    seen.waiters = waiters.into_iter().map(Waiter::from).collect();
+            let (holder, waiters) = spec.call_once(call, fair::inspected).await?;
+            seen.holder = holder.map(Holder::from);
+            seen.waiters = waiters.into_iter().map(Waiter::from).collect();
+        }
+        Kind::Read | Kind::Write => {
+            for (mode, holder) in spec.call_once(read_write::inspect(name), read_write::inspected).await? {
+                match mode {
+                    Mode::Read => seen.readers.push(holder.into()),
+                    Mode::Write => seen.holder = Some(holder.into()),
                 }
-                fair::Inspected::Kind(kind) => return Err(spec.conflict(kind)),
             }
         }
-        Kind::Read | Kind::Write => match spec.call_once(read_write::inspect(name), read_write::inspected).await? {
-            read_write::Inspected::Free => {}
-            read_write::Inspected::Held { holders, .. } => {
-                for found in holders {
-                    let holder = held(found.holder, found.count, found.left);
-                    match found.mode {
-                        Mode::Read => seen.readers.push(holder),
-                        Mode::Write => seen.holder = Some(holder),
-                    }
-                }
-            }
-            read_write::Inspected::Kind(kind) => return Err(spec.conflict(kind)),
-        },
         Kind::Semaphore | Kind::Permits | Kind::Latch => {}
     }
     Ok(seen)
 }
 
-impl From<fair::Waiter> for Waiter {
-    fn from(found: fair::Waiter) -> Self {
+impl From<holder::Holder> for Holder {
+    fn from(found: holder::Holder) -> Self {
+        Self { id: found.holder.into(), hold_count: found.count, remaining: found.left }
+    }
+}
+
+impl From<holder::Waiter> for Waiter {
+    fn from(found: holder::Waiter) -> Self {
         Self { id: found.waiter.into(), waited: found.age, is_alive: found.alive }
     }
 }

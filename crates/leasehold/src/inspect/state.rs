@@ -263,20 +263,21 @@ impl Client {
 pub(super) async fn look_at(spec: &LockSpec, name: &LockName, most: u32) -> Result<Option<LockState>, Error> {
     let call = spec.handle().with(|session, _| command::inspect(name, session.settings(), most));
     let own = || spec.name().to_owned();
-    Ok(match spec.call_once(call, command::inspected).await? {
-        Inspected::Absent { token } => {
+    Ok(match spec.call_once(call, command::inspected).await {
+        Ok(Inspected::Absent { token }) => {
             let state = LockState::empty(own(), FoundKind::FencedLock);
             token.map(|_| LockState { fencing_token: token, ..state })
         }
-        Inspected::Found(found) => Some(LockState::of(own(), *found)),
-        Inspected::Kind(what) => Some(LockState::foreign(own(), LockProblem::NotALock { what })),
+        Ok(Inspected::Found(found)) => Some(LockState::of(own(), *found)),
+        Err(Error::KeyConflict { kind: what, .. }) => Some(LockState::foreign(own(), LockProblem::NotALock { what })),
+        Err(error) => return Err(error),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use leasehold_core::command::fair;
+    use leasehold_core::command::holder;
 
     fn found(sort: Sort) -> Found {
         Found {
@@ -310,7 +311,7 @@ mod tests {
         let hold = Hold { name: "x".to_owned(), mode: Mode::Write, count: None, left: None };
         let odd = LockState::of(name(), Found { holds: vec![hold], ..found(Sort::Lock) });
         assert_eq!(odd.problems, [LockProblem::UnreadableEntry { field: "x".to_owned() }]);
-        let waiter = fair::Waiter { waiter: "a:1".to_owned(), age: None, alive: false };
+        let waiter = holder::Waiter { waiter: "a:1".to_owned(), age: None, alive: false };
         let ghost = LockState::of(name(), Found { waiters: vec![waiter], queued: 3, ..found(Sort::Fair) });
         assert_eq!((ghost.problems, ghost.waiters), (vec![LockProblem::SilentWaiter { id: "a:1".into() }], Some(3)));
     }

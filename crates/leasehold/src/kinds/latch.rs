@@ -4,8 +4,9 @@ use crate::client::settings;
 use crate::error::Error;
 use crate::lock::acquire::Wait;
 use crate::lock::attempt;
-use crate::lock::spec::{LockSpec, Outcome};
-use leasehold_core::command::latch::{self as command, Deleted, Inspected};
+use crate::lock::spec::LockSpec;
+use leasehold_core::command::latch as command;
+use leasehold_core::command::operation::Done;
 use leasehold_core::session::{AcquireRequest, Patience};
 use std::fmt;
 use std::future::IntoFuture;
@@ -65,7 +66,7 @@ impl CountDownLatch {
     pub async fn try_set_count(&self, count: u32) -> Result<bool, Error> {
         settings::check_number("count", count, 1)?;
         let set = |name: &_, operation: &[u8], publish: &_| command::set(name, count, operation, publish);
-        Ok(matches!(self.0.call_idempotent(set, command::set_done).await?, Outcome::Done(_)))
+        Ok(matches!(self.0.call_idempotent(set, command::set_done).await?, Done::Done { .. }))
     }
 
     /// Counts down by one, and returns the remaining count. At 0 the latch is open. An open latch does not change.
@@ -94,7 +95,7 @@ impl CountDownLatch {
     pub async fn count_down_by(&self, count: u32) -> Result<u32, Error> {
         settings::check_number("count", count, 1)?;
         let down = |name: &_, operation: &[u8], publish: &_| command::count_down(name, count, operation, publish);
-        let (Outcome::Done(left) | Outcome::Refused(left) | Outcome::Overflow(left)) =
+        let (Done::Done { number: left, .. } | Done::Refused { number: left } | Done::Overflow { number: left }) =
             self.0.call_idempotent(down, command::counted_down).await?;
         Ok(u32::try_from(left).unwrap_or_default())
     }
@@ -109,11 +110,8 @@ impl CountDownLatch {
     ///
     /// Dropping the future leaves nothing behind.
     pub async fn count(&self) -> Result<u32, Error> {
-        match self.0.call_once(command::inspect(self.0.checked_name()?), command::inspected).await? {
-            Inspected::Open => Ok(0),
-            Inspected::Closed { left } => Ok(u32::try_from(left).unwrap_or(u32::MAX)),
-            Inspected::Kind(kind) => Err(self.0.conflict(kind)),
-        }
+        let count = self.0.call_once(command::inspect(self.0.checked_name()?), command::inspected).await?;
+        Ok(u32::try_from(count).unwrap_or(u32::MAX))
     }
 
     /// Removes the latch, which opens it for all waiters, and returns whether it existed.
@@ -129,11 +127,7 @@ impl CountDownLatch {
         let name = self.0.checked_name()?;
         let (operation, publish) =
             self.0.handle().with(|session, _| (session.new_operation(), session.settings().publish.clone()));
-        match self.0.call_until_known(command::delete(name, &operation, &publish), command::deleted).await? {
-            Deleted::Deleted => Ok(true),
-            Deleted::Absent => Ok(false),
-            Deleted::Kind => Err(self.0.conflict("key of another kind".to_owned())),
-        }
+        self.0.call_until_known(command::delete(name, &operation, &publish), command::deleted).await
     }
 
     /// Waits until the latch is open. All waiters of one client share a subscription and its commands.

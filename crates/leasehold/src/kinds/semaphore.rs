@@ -5,8 +5,9 @@ use crate::error::{Error, InvalidInput};
 use crate::kind::{Counted, Counter, Permit};
 use crate::lock::Lock;
 use crate::lock::guard::Guard;
-use crate::lock::spec::{LockSpec, Outcome};
-use leasehold_core::command::permits::{self, Given, Leased, PermitId};
+use crate::lock::spec::LockSpec;
+use leasehold_core::command::operation::Done;
+use leasehold_core::command::permits::{self, PermitId};
 use leasehold_core::command::{Kind, semaphore};
 use leasehold_core::session::Patience;
 use std::time::Duration;
@@ -53,6 +54,12 @@ pub struct HeldPermit {
     pub id: PermitId,
     /// The remaining lease, or `None` for a permit without a lease, which a JVM can request.
     pub remaining: Option<Duration>,
+}
+
+impl HeldPermit {
+    fn of(seen: permits::HeldPermit) -> Self {
+        Self { id: seen.id, remaining: seen.left }
+    }
 }
 
 /// The permits of a [`Semaphore`]. Available and held permits add up to the capacity.
@@ -125,7 +132,7 @@ impl<K: Counted> Lock<K> {
             }
         };
         let set_done = if has_ids { permits::set_done } else { semaphore::set_done };
-        Ok(matches!(self.spec().call_idempotent(set, set_done).await?, Outcome::Done(_)))
+        Ok(matches!(self.spec().call_idempotent(set, set_done).await?, Done::Done { .. }))
     }
 
     /// Acquires this many permits if they are available: all of them, or none. See [`Acquire::permits`](crate::Acquire::permits) for a wait.
@@ -160,8 +167,8 @@ impl<K: Counted> Lock<K> {
         }
         let add = |name: &_, operation: &[u8], publish: &_| semaphore::add(name, permits, operation, publish);
         match self.spec().call_idempotent(add, semaphore::added).await? {
-            Outcome::Done(available) | Outcome::Refused(available) => Ok(available),
-            Outcome::Overflow(available) => Err(Error::Invalid(InvalidInput::Number {
+            Done::Done { number: available, .. } | Done::Refused { number: available } => Ok(available),
+            Done::Overflow { number: available } => Err(Error::Invalid(InvalidInput::Number {
                 what: "number of permits after the change",
                 given: available.saturating_add(permits.into()),
                 least: i32::MIN.into(),
@@ -185,11 +192,8 @@ impl<K: Counted> Lock<K> {
         if spec.kind() == Kind::Permits {
             return Ok(counts(spec).await?.map_or(0, |counts| counts.available));
         }
-        match spec.call_once(semaphore::inspect(spec.checked_name()?), semaphore::inspected).await? {
-            semaphore::Inspected::Absent => Ok(0),
-            semaphore::Inspected::Present { available, .. } => Ok(available),
-            semaphore::Inspected::Kind(kind) => Err(spec.conflict(kind)),
-        }
+        let found = spec.call_once(semaphore::inspect(spec.checked_name()?), semaphore::inspected).await?;
+        Ok(found.map_or(0, |(available, _)| available))
     }
 }
 
@@ -221,8 +225,8 @@ impl BareSemaphore {
     pub async fn drain_permits(&self) -> Result<u32, Error> {
         let drain = |name: &_, operation: &[u8], _: &_| semaphore::drain(name, operation);
         match self.spec().call_idempotent(drain, semaphore::drained).await? {
-            Outcome::Done(drained) => Ok(u32::try_from(drained).unwrap_or_default()),
-            Outcome::Refused(_) | Outcome::Overflow(_) => Ok(0),
+            Done::Done { number: drained, .. } => Ok(u32::try_from(drained).unwrap_or_default()),
+            Done::Refused { .. } | Done::Overflow { .. } => Ok(0),
         }
     }
 }
@@ -246,8 +250,8 @@ impl Semaphore {
         settings::check_number("number of permits", permits, 0)?;
         let resize = |name: &_, operation: &[u8], publish: &_| permits::resize(name, permits, operation, publish);
         match self.spec().call_idempotent(resize, permits::resized).await? {
-            Outcome::Done(available) | Outcome::Refused(available) => Ok(available),
-            Outcome::Overflow(available) => Err(Error::Invalid(InvalidInput::Number {
+            Done::Done { number: available, .. } | Done::Refused { number: available } => Ok(available),
+            Done::Overflow { number: available } => Err(Error::Invalid(InvalidInput::Number {
                 what: "number of permits",
                 given: available,
                 least: 0,
@@ -293,11 +297,8 @@ impl Semaphore {
     /// Dropping the future leaves nothing behind.
     pub async fn lease_of(&self, id: PermitId) -> Result<Option<HeldPermit>, Error> {
         let spec = self.spec();
-        match spec.call_once(permits::lease(spec.checked_name()?, id), permits::leased).await? {
-            Leased::Gone => Ok(None),
-            Leased::Held { left } => Ok(Some(HeldPermit { id, remaining: left })),
-            Leased::Kind(kind) => Err(spec.conflict(kind)),
-        }
+        let call = permits::lease(spec.checked_name()?, id);
+        Ok(spec.call_once(call, |reply| permits::leased(reply, id)).await?.map(HeldPermit::of))
     }
 
     /// Releases permits by their ids, **including permits of other holders**. Returns for each id, in order, whether it was released: `false` if the
@@ -324,13 +325,8 @@ impl Semaphore {
         let mut back = Vec::with_capacity(ids.len());
         for ids in ids.chunks(permits::MAX_AT_ONCE as usize) {
             let call = permits::give(name, ids.iter().copied(), &spec.publish());
-            match spec.call_once(call, permits::given).await? {
-                Given::Each(given) => {
-                    spec.handle().with(|session, now| session.look_again(now, self.name()));
-                    back.extend(given);
-                }
-                Given::Kind(kind) => return Err(spec.conflict(kind)),
-            }
+            back.extend(spec.call_once(call, permits::given).await?);
+            spec.handle().with(|session, now| session.look_again(now, self.name()));
         }
         Ok(back)
     }
@@ -345,12 +341,10 @@ impl Guard<Permit> {
 }
 
 async fn counts(spec: &LockSpec) -> Result<Option<PermitCounts>, Error> {
-    match spec.call_once(permits::inspect(spec.checked_name()?), permits::inspected).await? {
-        permits::Inspected::Absent => Ok(None),
-        permits::Inspected::Present { available, held, permits } => {
-            let permits = permits.into_iter().map(|held| HeldPermit { id: held.id, remaining: held.left }).collect();
-            Ok(Some(PermitCounts { available, held, permits }))
-        }
-        permits::Inspected::Kind(kind) => Err(spec.conflict(kind)),
-    }
+    let counts = spec.call_once(permits::inspect(spec.checked_name()?), permits::inspected).await?;
+    Ok(counts.map(|counts| PermitCounts {
+        available: counts.available,
+        held: counts.held,
+        permits: counts.permits.into_iter().map(HeldPermit::of).collect(),
+    }))
 }

@@ -39,16 +39,6 @@ pub(crate) struct Inner {
     pub(crate) linger: Option<Duration>,
 }
 
-/// The result of an operation on a counter, with the number from the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Done(i64),
-    /// The operation does not apply.
-    Refused(i64),
-    /// The counter would leave its range.
-    Overflow(i64),
-}
-
 impl LockSpec {
     /// Creates a lock with a name from the program.
     pub(crate) fn new(handle: Arc<Handle>, kind: Kind, given: &str) -> Self {
@@ -168,7 +158,12 @@ impl LockSpec {
             pause = (pause * 2).min(Duration::from_millis(100));
         };
         let reply = reply.map_err(|error| Error::from_link(self.name(), &error))?;
-        decode(&reply).map_err(|error| Error::from_link(self.name(), &LinkError::Unknown(error.to_string())))
+        decode(&reply).map_err(|error| match error {
+            DecodeError::OtherKind(kind) => self.conflict(kind),
+            error @ DecodeError::Unexpected { .. } => {
+                Error::from_link(self.name(), &LinkError::Unknown(error.to_string()))
+            }
+        })
     }
 
     /// Sends a call until its outcome is known, for at most `unreachable_after`. The call must be idempotent, for example by an operation id.
@@ -187,10 +182,10 @@ impl LockSpec {
         let mut pause = Duration::from_millis(10);
         let mut unknown = None;
         loop {
-            let reply = handle.link.call(call.clone()).await;
-            let outcome = reply.and_then(|reply| decode(&reply).map_err(|error| LinkError::Unknown(error.to_string())));
-            let error = match outcome {
-                Ok(value) => return Ok(value),
+            let error = match handle.link.call(call.clone()).await.map(|reply| decode(&reply)) {
+                Ok(Ok(value)) => return Ok(value),
+                Ok(Err(DecodeError::OtherKind(kind))) => return Err(self.conflict(kind)),
+                Ok(Err(error @ DecodeError::Unexpected { .. })) => LinkError::Unknown(error.to_string()),
                 Err(LinkError::Refused(refusal)) if !refusal.is_transient() && unknown.is_none() => {
                     return Err(Error::from_link(self.name(), &LinkError::Refused(refusal)));
                 }
@@ -222,16 +217,11 @@ impl LockSpec {
         &self,
         call: impl FnOnce(&LockName, &[u8], &Bytes) -> Call,
         decode: impl Fn(&Reply) -> Result<Done, DecodeError>,
-    ) -> Result<Outcome, Error> {
+    ) -> Result<Done, Error> {
         let name = self.checked_name()?;
         let (operation, publish) =
             self.handle().with(|session, _| (session.new_operation(), session.settings().publish.clone()));
-        match self.call_until_known(call(name, &operation, &publish), decode).await? {
-            Done::Done { number, .. } => Ok(Outcome::Done(number)),
-            Done::Refused { number } => Ok(Outcome::Refused(number)),
-            Done::Overflow { number } => Ok(Outcome::Overflow(number)),
-            Done::Kind(kind) => Err(self.conflict(kind)),
-        }
+        self.call_until_known(call(name, &operation, &publish), decode).await
     }
 
     /// Returns the client's publish command.
