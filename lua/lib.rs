@@ -168,9 +168,6 @@ pub mod fenced {
         include_str!("shared/free.lua"),
         include_str!("fenced/acquire.lua"),
     );
-    /// Returns the last fencing token.
-    pub const TOKEN: &str =
-        concat!(include_str!("shared/text.lua"), include_str!("shared/kind.lua"), include_str!("fenced/token.lua"));
 }
 
 /// The simple lock, which shares its keys with go-zero.

@@ -173,7 +173,7 @@ fn headers_name_the_slots_of_the_table() {
         assert_eq!(words(&header.args), script.args(), "ARGV of {}", file.path);
         assert!(!header.purpose.is_empty(), "{} begins with its purpose", file.path);
         let expected = |slots: usize| -> Vec<String> {
-            (1..=slots).map(|slot| if script.repeats() { repeated(slots, slot) } else { slot.to_string() }).collect()
+            (1..=slots).map(|slot| if script.is_renewal() { repeated(slots, slot) } else { slot.to_string() }).collect()
         };
         let indices = |slots: &[crate::header::Slot]| slots.iter().map(|slot| slot.index.clone()).collect::<Vec<_>>();
         assert_eq!(indices(&header.keys), expected(header.keys.len()), "KEYS of {} in order", file.path);
@@ -209,7 +209,7 @@ fn scripts_use_the_slots_that_they_declare_and_no_others() {
             for (at, word) in words.iter().enumerate().filter(|(_, word)| word.is(table)) {
                 let counted = at.checked_sub(1).is_some_and(|before| words[before].is("#"));
                 if counted {
-                    assert!(script.repeats(), "{} counts {table}, which only a repeated script may", file.path);
+                    assert!(script.is_renewal(), "{} counts {table}, which only a repeated script may", file.path);
                     continue;
                 }
                 assert!(words[at + 1].is("["), "{}: {table} is used by index only, not {word:?}", file.path);
@@ -452,7 +452,7 @@ fn the_code_answers_with_the_replies_of_the_header() {
             let (Some(opening), rest) = (words.get(at), &words[at + 1..]) else { continue };
             let answers = match header.shape.as_str() {
                 "integer" => opening.is("return") || opening.is("and") || opening.is("or"),
-                _ => opening.is("{") || (script.repeats() && (opening.is("and") || opening.is("or"))),
+                _ => opening.is("{") || (script.is_renewal() && (opening.is("and") || opening.is("or"))),
             };
             let number = match rest {
                 [Word::Number(digits), ..] => digits.parse::<i64>().ok(),
@@ -479,7 +479,6 @@ fn the_code_answers_with_the_replies_of_the_header() {
 fn scene(script: &str) -> &'static [&'static str] {
     match script {
         "lock/acquire" | "fenced/acquire" | "simple/acquire" | "read/acquire" | "write/acquire" => &[],
-        "fenced/token" => &["SET redisson_lock_token:{stock:1001} 1800000000000000"],
         "simple/release" => &["SET stock:1001 Xu2k PX 5500"],
         "simple/renew" => &["SET a Xu2k PX 5500"],
         "simple/inspect" => &["SET stock:1001 Xu2k PX 5210"],
@@ -547,7 +546,7 @@ fn examples_return_what_they_say() {
         let call = Call::new(script, bytes(&header.example.keys), bytes(&header.example.args));
         let reply = server.execute(&call).unwrap_or_else(|error| panic!("the example of {}: {error}", file.path));
         assert_eq!(replies::show(&reply), header.example.returns, "the example of {}", file.path);
-        assert!(replies::is_understood(script, &reply) || script.repeats(), "{} is understood", file.path);
+        assert!(replies::is_understood(script, &reply) || script.is_renewal(), "{} is understood", file.path);
     }
 }
 

@@ -3,8 +3,7 @@
 use crate::header::{Header, Row};
 use leasehold_core::command::permits::PermitId;
 use leasehold_core::command::{
-    Acquired, Kind, Renewed, any, durable, fair, fenced, latch, lock, permits, read_write, record, semaphore, store,
-    ticket,
+    Acquired, Kind, Renewed, any, durable, fair, latch, lock, permits, read_write, record, semaphore, store, ticket,
 };
 use leasehold_core::reply::{DecodeError, Reply};
 use leasehold_core::script::Script;
@@ -16,7 +15,6 @@ pub(crate) fn is_understood(script: &Script, reply: &Reply) -> bool {
     }
     match script.name() {
         "fenced/acquire" => shown(Kind::Fenced.protocol().acquired(reply)),
-        "fenced/token" => shown(fenced::last_token(reply)),
         "simple/acquire" => shown(Kind::Simple.protocol().acquired(reply)),
         "simple/release" => shown(Kind::Simple.protocol().released(reply)),
         "simple/renew" => shown(Renewed::decode(reply, 1)),
@@ -73,7 +71,7 @@ pub(crate) fn is_understood(script: &Script, reply: &Reply) -> bool {
 
 /// The codes that the header of a script names. A renewal tells its codes in words: `0 where the hold is gone`.
 pub(crate) fn is_named(script: &Script, header: &Header, code: i64) -> bool {
-    if !(script.repeats() && header.codes().is_empty()) {
+    if !(script.is_renewal() && header.codes().is_empty()) {
         return header.codes().contains(&code);
     }
     let told = header.returns.iter().map(|row| row.meaning.as_str()).collect::<Vec<_>>().join(" ");

@@ -87,7 +87,7 @@ impl Author {
 
     fn call(&mut self) -> Call {
         let script = self.script();
-        let groups = if script.repeats() { self.rng.usize(1..4) } else { 1 };
+        let groups = if script.is_renewal() { self.rng.usize(1..4) } else { 1 };
         let (mut keys, mut args) = (Vec::new(), Vec::new());
         for _ in 0..groups {
             let subject = Subject::random(&mut self.rng);

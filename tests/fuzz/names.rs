@@ -3,7 +3,7 @@
 use crate::source::Source;
 use leasehold_core::command::permits::PermitId;
 use leasehold_core::command::{
-    AcquireArgs, HoldKey, Kind, ReleaseArgs, Renewal, fenced, latch, permits, record, semaphore, store,
+    AcquireArgs, HoldKey, Kind, ReleaseArgs, Renewal, latch, permits, record, semaphore, store,
 };
 use leasehold_core::name::{LockName, MAX_NAME_BYTES, NameError};
 use leasehold_core::owner::ClientId;
@@ -118,7 +118,6 @@ fn check_reserved(name: &LockName, client: &ClientId) {
         all.extend(protocol.release(&give).keys().to_vec());
     }
     let (operation, publish) = (HOLD.as_bytes(), &settings.publish);
-    all.extend(fenced::token(name).keys().to_vec());
     all.extend(permits::resize(name, 1, operation, publish).keys().to_vec());
     all.extend(latch::set(name, 1, operation, publish).keys().to_vec());
     all.extend(semaphore::add(name, 1, operation, publish).keys().to_vec());

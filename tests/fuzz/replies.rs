@@ -3,7 +3,7 @@
 use crate::source::Source;
 use leasehold_core::command::permits::PermitId;
 use leasehold_core::command::{
-    Acquired, Kind, Listeners, Released, Renewed, any, durable, fair, fenced, latch, lock, permits, read_write, record,
+    Acquired, Kind, Listeners, Released, Renewed, any, durable, fair, latch, lock, permits, read_write, record,
     semaphore, store, ticket,
 };
 use leasehold_core::reply::{DecodeError, Reply};
@@ -40,7 +40,7 @@ pub(crate) fn check(data: &[u8]) {
         assert!(error.to_string().len() < 400, "an error is a sentence: {error}");
         return;
     }
-    if script.repeats() {
+    if script.is_renewal() {
         return;
     }
     let code = code(&reply).unwrap_or_else(|| panic!("{}: {reply:?} has no code, and is {decoded:?}", script.name()));
@@ -84,7 +84,6 @@ pub(crate) fn decode(script: &Script, reply: &Reply) -> Result<String, DecodeErr
         "lock/force_release" => told(lock::forced(reply)),
         "lock/inspect" | "simple/inspect" => told(lock::inspected(reply)),
         "read_write/inspect" => told(read_write::inspected(reply)),
-        "fenced/token" => told(fenced::last_token(reply)),
         "fair/beat" => told(fair::beaten(reply)),
         "fair/force_release" => told(lock::forced(reply)),
         "fair/inspect" => told(fair::inspected(reply)),

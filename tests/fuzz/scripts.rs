@@ -24,7 +24,7 @@ pub(crate) fn check(data: &[u8]) {
             break;
         }
         let script = ALL[source.below(ALL.len())];
-        let groups = if script.repeats() { 1 + source.below(3) } else { 1 };
+        let groups = if script.is_renewal() { 1 + source.below(3) } else { 1 };
         let (mut keys, mut args) = (Vec::new(), Vec::new());
         for _ in 0..groups {
             let name = source.one_of(&NAMES);

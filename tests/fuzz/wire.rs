@@ -1,7 +1,8 @@
 //! The decoder of replies: however bytes are split it decodes alike, and as another decoder does.
 
 use leasehold_core::link::ServerError;
-use leasehold_core::wire::{Decoder, Frame, Limits, Received};
+use leasehold_core::reply::Reply;
+use leasehold_core::wire::{Decoder, Limits, Received};
 use redis_protocol::resp3::decode::complete::decode;
 use redis_protocol::resp3::types::OwnedFrame;
 
@@ -84,7 +85,7 @@ fn compare(ours: &[Received], mut data: &[u8]) {
         data = &data[used..];
         let frame = match received {
             Received::Reply(frame) => frame.clone(),
-            Received::Push(parts) => Frame::Array(parts.clone()),
+            Received::Push(parts) => Reply::Array(parts.clone()),
         };
         if let Some(theirs) = same(theirs) {
             assert_eq!(frame, theirs);
@@ -93,19 +94,19 @@ fn compare(ours: &[Received], mut data: &[u8]) {
 }
 
 /// The frame of the other decoder, in ours.
-fn same(frame: OwnedFrame) -> Option<Frame> {
+fn same(frame: OwnedFrame) -> Option<Reply> {
     Some(match frame {
         OwnedFrame::BlobString { data, .. }
         | OwnedFrame::SimpleString { data, .. }
         | OwnedFrame::BigNumber { data, .. }
-        | OwnedFrame::VerbatimString { data, .. } => Frame::Text(data.into()),
-        OwnedFrame::BlobError { data, .. } => Frame::Error(ServerError::new(String::from_utf8_lossy(&data))),
-        OwnedFrame::SimpleError { data, .. } => Frame::Error(ServerError::new(data)),
-        OwnedFrame::Boolean { data, .. } => Frame::Int(data.into()),
-        OwnedFrame::Null => Frame::Nil,
-        OwnedFrame::Number { data, .. } => Frame::Int(data),
+        | OwnedFrame::VerbatimString { data, .. } => Reply::Bulk(data.into()),
+        OwnedFrame::BlobError { data, .. } => Reply::Error(ServerError::new(String::from_utf8_lossy(&data))),
+        OwnedFrame::SimpleError { data, .. } => Reply::Error(ServerError::new(data)),
+        OwnedFrame::Boolean { data, .. } => Reply::Int(data.into()),
+        OwnedFrame::Null => Reply::Nil,
+        OwnedFrame::Number { data, .. } => Reply::Int(data),
         OwnedFrame::Array { data, .. } | OwnedFrame::Push { data, .. } => {
-            Frame::Array(data.into_iter().map(same).collect::<Option<_>>()?)
+            Reply::Array(data.into_iter().map(same).collect::<Option<_>>()?)
         }
         _ => return None,
     })

@@ -2,7 +2,7 @@
 
 use crate::args::ServerOptions;
 use crate::connection;
-use leasehold::raw::{Frame, RawConnection};
+use leasehold::raw::{RawConnection, Reply};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -108,34 +108,30 @@ impl Node {
 /// A type that a reply converts to.
 pub(crate) trait FromReply: Sized {
     /// Converts the reply. `None` for another type.
-    fn from_reply(reply: &Frame) -> Option<Self>;
+    fn from_reply(reply: &Reply) -> Option<Self>;
 }
 
-impl FromReply for Frame {
-    fn from_reply(reply: &Frame) -> Option<Self> {
+impl FromReply for Reply {
+    fn from_reply(reply: &Reply) -> Option<Self> {
         Some(reply.clone())
     }
 }
 
 impl FromReply for i64 {
-    fn from_reply(reply: &Frame) -> Option<Self> {
-        reply.int()
+    fn from_reply(reply: &Reply) -> Option<Self> {
+        reply.int().ok()
     }
 }
 
 impl FromReply for String {
-    fn from_reply(reply: &Frame) -> Option<Self> {
-        reply.text().map(str::to_owned)
+    fn from_reply(reply: &Reply) -> Option<Self> {
+        reply.text().ok().map(str::to_owned)
     }
 }
 
 /// The elements of an array, or the keys and values of a map in order.
 impl FromReply for Vec<String> {
-    fn from_reply(reply: &Frame) -> Option<Self> {
-        let text = |frame: &Frame| frame.text().map(str::to_owned);
-        match reply {
-            Frame::Map(entries) => entries.iter().flat_map(|(key, value)| [key, value]).map(text).collect(),
-            other => other.array()?.iter().map(text).collect(),
-        }
+    fn from_reply(reply: &Reply) -> Option<Self> {
+        reply.array().ok()?.iter().map(String::from_reply).collect()
     }
 }

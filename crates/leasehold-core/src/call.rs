@@ -1,7 +1,7 @@
 //! A call of a script.
 
 use crate::command::HoldKey;
-use crate::owner::FieldBuffer;
+use crate::owner::FIELD_BYTES;
 use crate::script::Script;
 use crate::wire::{self, Words};
 use std::time::Duration;
@@ -49,6 +49,11 @@ pub struct Call {
     repeats: bool,
 }
 
+/// The whole milliseconds of a duration.
+pub(crate) fn whole_millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Capacity for the arguments of most calls, so they need one allocation.
 const ROOM: usize = 256;
 
@@ -59,8 +64,7 @@ impl Call {
         keys: impl IntoIterator<Item: AsRef<[u8]>>,
         args: impl IntoIterator<Item: AsRef<[u8]>>,
     ) -> Self {
-        let call = keys.into_iter().fold(Self::of(script), Self::key);
-        args.into_iter().fold(call, Self::arg)
+        args.into_iter().fold(Self::of(script).with_keys(keys), Self::arg)
     }
 
     /// A call of `script` without keys and arguments. Append all keys by [`Call::key`], then the arguments by
@@ -80,6 +84,12 @@ impl Call {
         self
     }
 
+    /// Appends keys.
+    #[must_use]
+    pub(crate) fn with_keys(self, keys: impl IntoIterator<Item: AsRef<[u8]>>) -> Self {
+        keys.into_iter().fold(self, Self::key)
+    }
+
     /// Appends an argument.
     #[must_use]
     pub fn arg(self, arg: impl AsRef<[u8]>) -> Self {
@@ -96,20 +106,20 @@ impl Call {
 
     /// Appends a number as an argument.
     #[must_use]
-    pub(crate) fn number(self, number: u64) -> Self {
-        self.arg(wire::decimal(&mut [0; wire::DIGITS], number))
+    pub(crate) fn number(self, number: impl Into<u64>) -> Self {
+        self.arg(wire::decimal(&mut [0; wire::DIGITS], number.into()))
     }
 
     /// Appends a duration in milliseconds as an argument.
     #[must_use]
     pub(crate) fn millis(self, duration: Duration) -> Self {
-        self.number(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+        self.number(whole_millis(duration))
     }
 
     /// Appends the name of a hold as an argument.
     #[must_use]
     pub(crate) fn hold(self, hold: &HoldKey) -> Self {
-        self.arg(hold.name().text(&mut FieldBuffer::default()))
+        self.arg(hold.name.text(&mut [0; FIELD_BYTES]))
     }
 
     /// Appends the argument `not_after`; -1 means no limit and no clock.

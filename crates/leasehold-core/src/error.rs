@@ -138,52 +138,39 @@ pub enum AcquireError {
 }
 
 /// The error of a hold that could not move to another process.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a user of the session must handle every outcome")]
 pub enum MoveError {
     /// The hold was lost before the offer.
-    #[error("the hold was lost: {0}")]
     Lost(LossReason),
     /// The hold count is not 1, or about to change. The background releases the caller's guard.
-    #[error("the hold count is {0}, but only a hold with the count 1 can move")]
     Shared(u32),
     /// The hold has a property that a ticket cannot carry. The background releases the hold.
-    #[error("the hold cannot move: {0}")]
     Bound(&'static str),
     /// The hold of the ticket was adopted before, or the ticket has expired.
-    #[error("the ticket was adopted before, or has expired")]
     Spent,
     /// The key holds another kind of object.
-    #[error("the name holds a {0}")]
     KeyConflict(String),
     /// The server was unreachable. The background releases the hold of an offer; an adoption changed nothing.
-    #[error("the server could not be reached: {0}")]
     Unreachable(String),
     /// The outcome is unknown. The background releases the hold.
-    #[error("the outcome is unknown: {0}")]
     OutcomeUnknown(String),
     /// The server refused. The background releases the hold.
-    #[error("the server refused: {0}")]
     Refused(ServerError),
     /// The client is shut down.
-    #[error("the client is shut down")]
     Closed,
 }
 
 /// The error of a failed release.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a user of the session must handle every outcome")]
 pub enum ReleaseError {
     /// The hold was lost before its release.
-    #[error("the hold was lost before it was released: {0}")]
     Lost(LossReason),
     /// The outcome is unknown. The client repeats the release in the background.
-    #[error("the outcome of the release is unknown: {0}")]
     OutcomeUnknown(String),
     /// The server was unreachable. The client repeats the release in the background.
-    #[error("the server could not be reached: {0}")]
     Unreachable(String),
     /// The server refused the release. The client repeats it in the background.
-    #[error("the server refused: {0}")]
     Refused(String),
 }

@@ -79,7 +79,7 @@ impl LinkError {
 }
 
 /// An error reply of a server. Its first word is a code, such as `WRONGTYPE`, `OOM` or `READONLY`.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Error)]
 #[error("{text}")]
 pub struct ServerError {
     text: String,

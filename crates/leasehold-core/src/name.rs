@@ -49,19 +49,6 @@ impl LockName {
         Ok(Self { raw: raw.into(), prefix })
     }
 
-    /// Rejects a name whose key and channel have different slots in a Redis Cluster, because no script could use both.
-    ///
-    /// # Errors
-    ///
-    /// [`NameError::Unplaceable`].
-    pub fn check_cluster(&self) -> Result<(), NameError> {
-        if slot(self.key()) == slot(&self.channel()) {
-            Ok(())
-        } else {
-            Err(NameError::Unplaceable { name: self.as_str().to_owned() })
-        }
-    }
-
     /// The caller's name, without the prefix.
     pub fn as_str(&self) -> &str {
         &self.raw[usize::from(self.prefix)..]
@@ -302,15 +289,5 @@ mod tests {
         assert_eq!(slot(b"foo{}{bar}"), slot(b"foo{}{bar}"));
         assert_ne!(slot(b"foo{}{bar}"), slot(b"bar"));
         assert_eq!(slot(b"foo{{bar}}zap"), slot(b"{bar"));
-    }
-
-    #[test]
-    fn a_cluster_cannot_place_unbalanced_braces() {
-        for placeable in ["plain", "é", "a:b", "a{b}c", "{a}{b}", "}x{a}"] {
-            assert_eq!(name(placeable).check_cluster(), Ok(()), "{placeable}");
-        }
-        for unplaceable in ["a{b", "a}b", "{}x", "x{}y"] {
-            assert!(name(unplaceable).check_cluster().is_err(), "{unplaceable}");
-        }
     }
 }

@@ -1,5 +1,6 @@
 //! The ids of clients, owners and holds.
 
+use crate::wire;
 use bytes::Bytes;
 use std::fmt;
 use std::num::NonZeroU64;
@@ -27,26 +28,17 @@ impl ClientId {
     }
 
     fn field_with(&self, number: HoldNumber, mark: &[u8]) -> Bytes {
-        Bytes::copy_from_slice(self.write_field(number, mark, &mut FieldBuffer::default()))
+        Bytes::copy_from_slice(self.write_field(number, mark, &mut [0; FIELD_BYTES]))
     }
 
-    fn write_field<'a>(&self, number: HoldNumber, mark: &[u8], FieldBuffer(text): &'a mut FieldBuffer) -> &'a [u8] {
+    fn write_field<'a>(&self, number: HoldNumber, mark: &[u8], text: &'a mut [u8; FIELD_BYTES]) -> &'a [u8] {
         // Every acquire runs this, so it avoids `format!`.
         self.0.hyphenated().encode_lower(text);
-        text[36] = b':';
-        let mut start = text.len() - mark.len();
-        text[start..].copy_from_slice(mark);
-        let mut rest = number.0.get();
-        loop {
-            start -= 1;
-            text[start] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
+        let mut end = 36;
+        for part in [b":", wire::decimal(&mut [0; wire::DIGITS], number.0.get()), mark] {
+            text[end..end + part.len()].copy_from_slice(part);
+            end += part.len();
         }
-        let end = 37 + text.len() - start;
-        text.copy_within(start.., 37);
         &text[..end]
     }
 
@@ -82,14 +74,8 @@ impl HoldNumber {
     }
 }
 
-/// Capacity for a hold's name: a UUID, a colon, a number and a mark.
-pub(crate) struct FieldBuffer([u8; 36 + 1 + 20 + 1]);
-
-impl Default for FieldBuffer {
-    fn default() -> Self {
-        Self([0; 58])
-    }
-}
+/// Maximum length of a hold's name: a UUID, a colon, a number and a mark.
+pub(crate) const FIELD_BYTES: usize = 36 + 1 + wire::DIGITS + 1;
 
 /// A hold's name in the client. Its text is built when it is sent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -115,7 +101,7 @@ impl HoldName {
     }
 
     /// The name as text, written to `buffer` unless the caller chose it.
-    pub(crate) fn text<'a>(&'a self, buffer: &'a mut FieldBuffer) -> &'a [u8] {
+    pub(crate) fn text<'a>(&'a self, buffer: &'a mut [u8; FIELD_BYTES]) -> &'a [u8] {
         match self {
             Self::Numbered(client, number) => client.write_field(*number, b"", buffer),
             Self::Chosen(chosen) => chosen,

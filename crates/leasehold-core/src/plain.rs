@@ -6,7 +6,7 @@
 use crate::call::Call;
 use crate::reply::Reply;
 use crate::script::{SIMPLE_ACQUIRE, SIMPLE_RELEASE, Script};
-use crate::wire::{self, Frame};
+use crate::wire;
 
 /// A plain command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,13 +61,13 @@ impl Plain {
     }
 
     /// The script's equivalent reply; `None` if the command changed nothing and the script must run.
-    pub fn reply(self, call: &Call, reply: &Frame) -> Option<Reply> {
+    pub fn reply(self, call: &Call, reply: &Reply) -> Option<Reply> {
         match (self, reply) {
-            (Self::Set, Frame::Text(ok)) if ok == "OK" => {
+            (Self::Set, Reply::Bulk(ok)) if ok == "OK" => {
                 let lease = std::str::from_utf8(call.args().get(2)?).ok()?.parse().ok()?;
                 Some(Reply::Array(vec![Reply::Int(1), Reply::Int(lease), Reply::Int(0)]))
             }
-            (Self::Delex | Self::Delifeq, Frame::Int(1)) => Some(Reply::Int(1)),
+            (Self::Delex | Self::Delifeq, Reply::Int(1)) => Some(Reply::Int(1)),
             _ => None,
         }
     }
@@ -95,13 +95,13 @@ mod tests {
         assert_eq!(Plain::of(&acquire, None), Some(Plain::Set));
         assert_eq!(sent(Plain::Set, &acquire), "SET stock id NX PX 5000");
         let granted = Reply::Array(vec![Reply::Int(1), Reply::Int(5_000), Reply::Int(0)]);
-        assert_eq!(Plain::Set.reply(&acquire, &Frame::Text("OK".into())), Some(granted));
-        assert_eq!(Plain::Set.reply(&acquire, &Frame::Nil), None);
+        assert_eq!(Plain::Set.reply(&acquire, &Reply::Bulk("OK".into())), Some(granted));
+        assert_eq!(Plain::Set.reply(&acquire, &Reply::Nil), None);
         let release = call(&SIMPLE_RELEASE, &["id", "0"]);
         assert_eq!(sent(Plain::Delex, &release), "DELEX stock IFEQ id");
         assert_eq!(sent(Plain::Delifeq, &release), "DELIFEQ stock id");
-        assert_eq!(Plain::Delifeq.reply(&release, &Frame::Int(1)), Some(Reply::Int(1)));
-        assert_eq!(Plain::Delifeq.reply(&release, &Frame::Int(0)), None);
+        assert_eq!(Plain::Delifeq.reply(&release, &Reply::Int(1)), Some(Reply::Int(1)));
+        assert_eq!(Plain::Delifeq.reply(&release, &Reply::Int(0)), None);
     }
 
     #[test]

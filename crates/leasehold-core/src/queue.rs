@@ -1,85 +1,61 @@
 //! A priority queue of numbered entries, each of which can be removed.
-//!
-//! Every acquire adds a timer, and its release removes the timer. A tree of all timers would split and merge its nodes for that, which
-//! allocates. This is a binary heap with the position of each entry (Sedgewick and Wayne, Algorithms, 4th edition, section 2.4).
 
 use crate::number_map::NumberMap;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::hash::Hash;
 
 /// Entries in ascending order. A key has at most one entry.
+///
+/// Every acquire adds a timer, and its release removes the timer. A removed entry stays in the heap until it is the
+/// lowest, or until most of the heap is removed.
 #[derive(Debug)]
 pub(crate) struct Queue<P, K> {
-    /// No entry is lower than its parent, which is at half of its position.
-    heap: Vec<(P, K)>,
-    positions: NumberMap<K, u32>,
+    /// The lowest entry is not removed.
+    heap: BinaryHeap<Reverse<(P, K)>>,
+    /// The entries that are not removed.
+    present: NumberMap<K, P>,
 }
 
-impl<P, K> Default for Queue<P, K> {
+/// Number of removed entries that a small heap may keep.
+const SPARE: usize = 64;
+
+impl<P: Ord, K: Ord> Default for Queue<P, K> {
     fn default() -> Self {
-        Self { heap: Vec::new(), positions: NumberMap::default() }
+        Self { heap: BinaryHeap::new(), present: NumberMap::default() }
     }
 }
 
 impl<P: Copy + Ord, K: Copy + Ord + Hash> Queue<P, K> {
     /// Number of entries.
-    pub(crate) const fn len(&self) -> usize {
-        self.heap.len()
+    pub(crate) fn len(&self) -> usize {
+        self.present.len()
     }
 
     /// The lowest entry.
     pub(crate) fn first(&self) -> Option<(P, K)> {
-        self.heap.first().copied()
+        self.heap.peek().map(|Reverse(entry)| *entry)
     }
 
     /// Adds an entry. The key has none.
     pub(crate) fn insert(&mut self, priority: P, key: K) {
-        debug_assert!(!self.positions.contains_key(&key), "a key has at most one entry");
-        self.heap.push((priority, key));
-        self.raise(self.heap.len() - 1);
+        let earlier = self.present.insert(key, priority);
+        debug_assert!(earlier.is_none(), "a key has at most one entry");
+        self.heap.push(Reverse((priority, key)));
     }
 
     /// Removes the entry of a key, if there is one.
     pub(crate) fn remove(&mut self, key: K) {
-        let Some(position) = self.positions.remove(&key) else { return };
-        let position = position as usize;
-        self.heap.swap_remove(position);
-        if position < self.heap.len() {
-            self.lower(position);
-            self.raise(position);
+        if self.present.remove(&key).is_none() {
+            return;
         }
-    }
-
-    /// Moves an entry towards the start, and records the positions of all moved entries.
-    fn raise(&mut self, mut position: usize) {
-        while position > 0 && self.heap[position] < self.heap[(position - 1) / 2] {
-            self.swap(position, (position - 1) / 2);
-            position = (position - 1) / 2;
+        let is_present = |Reverse((priority, key)): &Reverse<(P, K)>| self.present.get(key) == Some(priority);
+        if self.heap.len() > 2 * self.present.len() + SPARE {
+            self.heap.retain(is_present);
         }
-        self.note(position);
-    }
-
-    /// Moves an entry towards the end, and records the positions of all moved entries.
-    fn lower(&mut self, mut position: usize) {
-        loop {
-            let children = 2 * position + 1..self.heap.len().min(2 * position + 3);
-            let Some(child) = children.min_by_key(|child| self.heap[*child]) else { break };
-            if self.heap[position] < self.heap[child] {
-                break;
-            }
-            self.swap(position, child);
-            position = child;
+        while self.heap.peek().is_some_and(|lowest| !is_present(lowest)) {
+            self.heap.pop();
         }
-        self.note(position);
-    }
-
-    fn swap(&mut self, from: usize, to: usize) {
-        self.heap.swap(from, to);
-        self.note(from);
-    }
-
-    fn note(&mut self, position: usize) {
-        let number = u32::try_from(position).expect("fewer than four billion entries");
-        self.positions.insert(self.heap[position].1, number);
     }
 }
 

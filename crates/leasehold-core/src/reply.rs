@@ -1,21 +1,23 @@
 //! The reply of a server to a call.
 
+use crate::link::ServerError;
 use bytes::Bytes;
 use std::time::Duration;
 use thiserror::Error;
 
-/// A reply of a script: integers, strings and flat arrays. An error reply is a
-/// [`ServerError`](crate::link::ServerError) instead.
+/// A reply of a server. It keeps only the type information that a client needs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reply {
-    /// No value.
+    /// Null, in any of its three forms.
     Nil,
-    /// An integer.
+    /// An integer, or a boolean as 0 or 1.
     Int(i64),
-    /// A string of bytes.
+    /// A simple, bulk or verbatim string, a floating-point number or a big number.
     Bulk(Bytes),
-    /// Several replies.
+    /// An error reply.
+    Error(ServerError),
+    /// An array or a set; or the keys and values of a map, in the order of the wire.
     Array(Vec<Self>),
 }
 
@@ -32,7 +34,27 @@ impl Reply {
                 .ok()
                 .and_then(|text| text.parse().ok())
                 .ok_or_else(|| DecodeError::new("an integer", self)),
-            Self::Nil | Self::Array(_) => Err(DecodeError::new("an integer", self)),
+            _ => Err(DecodeError::new("an integer", self)),
+        }
+    }
+
+    /// The error reply, if this is one.
+    pub const fn error(&self) -> Option<&ServerError> {
+        match self {
+            Self::Error(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// The reply, unless it is an error reply.
+    ///
+    /// # Errors
+    ///
+    /// The error reply.
+    pub fn into_result(self) -> Result<Self, ServerError> {
+        match self {
+            Self::Error(error) => Err(error),
+            other => Ok(other),
         }
     }
 
@@ -53,7 +75,7 @@ impl Reply {
     pub fn text(&self) -> Result<&str, DecodeError> {
         match self {
             Self::Bulk(text) => std::str::from_utf8(text).map_err(|_| DecodeError::new("text", self)),
-            Self::Nil | Self::Int(_) | Self::Array(_) => Err(DecodeError::new("text", self)),
+            _ => Err(DecodeError::new("text", self)),
         }
     }
 
@@ -88,7 +110,7 @@ impl Reply {
     pub fn array(&self) -> Result<&[Self], DecodeError> {
         match self {
             Self::Array(parts) => Ok(parts),
-            Self::Nil | Self::Int(_) | Self::Bulk(_) => Err(DecodeError::new("an array", self)),
+            _ => Err(DecodeError::new("an array", self)),
         }
     }
 }

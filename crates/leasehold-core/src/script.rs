@@ -41,14 +41,9 @@ impl Script {
         self.args
     }
 
-    /// Returns whether the script renews leases.
+    /// Returns whether the script renews leases. Its keys and arguments repeat for each hold.
     pub fn is_renewal(&self) -> bool {
         self.name.ends_with("/renew")
-    }
-
-    /// Returns whether keys and arguments repeat for each hold, as in renewals.
-    pub fn repeats(&self) -> bool {
-        self.is_renewal()
     }
 
     /// The server's time for the script, relative to the reentrant lock. `None` excludes it from batches. Only acquires
@@ -159,7 +154,6 @@ scripts! {
 
     // The fenced lock.
     FENCED_ACQUIRE: fenced::ACQUIRE = "fenced/acquire" [lock token] [hold count lease not_after];
-    FENCED_TOKEN: fenced::TOKEN = "fenced/token" [token] [];
 
     // The simple lock.
     SIMPLE_ACQUIRE: simple::ACQUIRE = "simple/acquire" [lock] [hold count lease not_after];

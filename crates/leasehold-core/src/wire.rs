@@ -8,11 +8,13 @@ mod decode;
 mod encode;
 mod words;
 
-pub use decode::{Decoder, Excerpt, Frame, Limits, Malformed, Received};
+use decode::excerpt;
+pub use decode::{Decoder, Limits, Malformed, Received};
 pub(crate) use encode::{DIGITS, bulk, decimal};
 pub use encode::{batch, command, script};
 pub use words::{Words, WordsIter};
 
+use crate::reply::Reply;
 use bytes::Bytes;
 use std::collections::VecDeque;
 
@@ -85,9 +87,9 @@ impl Subscription {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "the caller must handle each")]
 pub enum Event<T> {
-    /// The server answered a command. The frame may be an error reply, and is [`Frame::Nil`] for a confirmed
+    /// The server answered a command. The frame may be an error reply, and is [`Reply::Nil`] for a confirmed
     /// subscription.
-    Answered(T, Frame),
+    Answered(T, Reply),
     /// The server sent a message on a channel.
     Message {
         /// The channel.
@@ -204,7 +206,7 @@ impl<T> Wire<T> {
         while let Some(received) = self.decoder.decode()? {
             let event = match received {
                 Received::Push(parts) => self.pushed(parts)?,
-                Received::Reply(Frame::Array(parts)) if self.messages_as_arrays && is_of_a_channel(&parts) => {
+                Received::Reply(Reply::Array(parts)) if self.messages_as_arrays && is_of_a_channel(&parts) => {
                     self.pushed(parts)?
                 }
                 Received::Reply(frame) => Some(self.replied(frame)?),
@@ -232,23 +234,26 @@ impl<T> Wire<T> {
     }
 
     /// Assigns a reply to the oldest command without a reply.
-    fn replied(&mut self, frame: Frame) -> Result<Event<T>, Malformed> {
+    fn replied(&mut self, frame: Reply) -> Result<Event<T>, Malformed> {
         match self.in_flight.pop_front() {
             // The only reply to a subscription command is an error.
             Some(call) if call.answer == Answer::Reply || frame.error().is_some() => {
                 Ok(Event::Answered(call.token, frame))
             }
             Some(_) | None => Err(match frame {
-                Frame::Error(refusal) => Malformed::Refused(refusal),
-                frame => Malformed::Unasked(Excerpt::of_frame(&frame)),
+                Reply::Error(refusal) => Malformed::Refused(refusal),
+                frame => Malformed::Unasked(excerpt(format!("{frame:?}").as_bytes())),
             }),
         }
     }
 
     /// Handles a push. Ignores unknown pushes, which later server versions may send.
-    fn pushed(&mut self, parts: Vec<Frame>) -> Result<Option<Event<T>>, Malformed> {
+    fn pushed(&mut self, parts: Vec<Reply>) -> Result<Option<Event<T>>, Malformed> {
         let mut parts = parts.into_iter();
-        let mut text = || parts.next().and_then(Frame::into_bytes);
+        let mut text = || match parts.next() {
+            Some(Reply::Bulk(text)) => Some(text),
+            _ => None,
+        };
         let Some(kind) = text() else { return Ok(None) };
         if kind.eq_ignore_ascii_case(b"message") || kind.eq_ignore_ascii_case(b"smessage") {
             let (Some(channel), Some(payload)) = (text(), text()) else { return Ok(None) };
@@ -262,23 +267,23 @@ impl<T> Wire<T> {
         let Some(channel) = text() else { return Ok(None) };
         let is_end = matches!(what, Subscription::Unsubscribe | Subscription::UnsubscribeSharded);
         // The last part of a confirmation is the number of remaining subscriptions.
-        self.subscribed = !(is_end && parts.next().is_some_and(|left| left.int() == Some(0)));
+        self.subscribed = !(is_end && parts.next().is_some_and(|left| left.int() == Ok(0)));
         let is_asked = |call: &InFlight<T>| matches!(&call.answer, Answer::Confirmation(asked, of) if *asked == what && *of == channel);
         if self.in_flight.front().is_some_and(is_asked)
             && let Some(call) = self.in_flight.pop_front()
         {
-            return Ok(Some(Event::Answered(call.token, Frame::Nil)));
+            return Ok(Some(Event::Answered(call.token, Reply::Nil)));
         }
         match what {
             Subscription::Unsubscribe | Subscription::UnsubscribeSharded => Ok(Some(Event::Unsubscribed { channel })),
-            Subscription::Subscribe | Subscription::SubscribeSharded => Err(Malformed::Unasked(Excerpt::new(&channel))),
+            Subscription::Subscribe | Subscription::SubscribeSharded => Err(Malformed::Unasked(excerpt(&channel))),
         }
     }
 }
 
 /// Returns whether a RESP2 array is a message or a confirmation, not the reply to a `PING`.
-fn is_of_a_channel(parts: &[Frame]) -> bool {
-    let Some(kind) = parts.first().and_then(Frame::bytes) else { return false };
+fn is_of_a_channel(parts: &[Reply]) -> bool {
+    let Some(Reply::Bulk(kind)) = parts.first() else { return false };
     let confirms = |what: &Subscription| kind.eq_ignore_ascii_case(what.command().as_bytes());
     kind.eq_ignore_ascii_case(b"message")
         || kind.eq_ignore_ascii_case(b"smessage")
@@ -315,8 +320,8 @@ mod tests {
     fn replies_belong_to_commands_in_their_order() {
         let mut wire = sent(0..3);
         assert_eq!(wire.take_out(), b"*1\r\n$4\r\nPING\r\n".repeat(3));
-        let error = Frame::Error(ServerError::new("ERR no"));
-        let answered = [Event::Answered(0, Frame::Int(1)), Event::Answered(1, error), Event::Answered(2, Frame::Nil)];
+        let error = Reply::Error(ServerError::new("ERR no"));
+        let answered = [Event::Answered(0, Reply::Int(1)), Event::Answered(1, error), Event::Answered(2, Reply::Nil)];
         assert_eq!(events(&mut wire, b":1\r\n-ERR no\r\n_\r\n").expect("RESP"), answered);
         assert_eq!(wire.in_flight(), 0);
     }
@@ -350,7 +355,7 @@ mod tests {
         let bytes = b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\n0\r\n+PONG\r\n>3\r\n+smessage\r\n+c\r\n+1\r\n>2\r\n+invalidate\r\n_\r\n";
         let message =
             |text: &'static str| Event::Message { channel: channel(), payload: Bytes::from_static(text.as_bytes()) };
-        let pong = Event::Answered(0, Frame::Text(Bytes::from_static(b"PONG")));
+        let pong = Event::Answered(0, Reply::Bulk(Bytes::from_static(b"PONG")));
         assert_eq!(events(&mut wire, bytes).expect("RESP"), [message("0"), pong, message("1")]);
     }
 
@@ -366,10 +371,10 @@ mod tests {
                 "{kind}3\r\n+subscribe\r\n+c\r\n:1\r\n{kind}3\r\n+message\r\n+c\r\n+0\r\n+PONG\r\n-MOVED 1 h:1\r\n"
             );
             let expected = [
-                Event::Answered(1, Frame::Nil),
+                Event::Answered(1, Reply::Nil),
                 Event::Message { channel: channel(), payload: Bytes::from_static(b"0") },
-                Event::Answered(2, Frame::Text(Bytes::from_static(b"PONG"))),
-                Event::Answered(3, Frame::Error(ServerError::new("MOVED 1 h:1"))),
+                Event::Answered(2, Reply::Bulk(Bytes::from_static(b"PONG"))),
+                Event::Answered(3, Reply::Error(ServerError::new("MOVED 1 h:1"))),
             ];
             assert_eq!(events(&mut wire, bytes.as_bytes()).expect("RESP"), expected);
         }
@@ -381,7 +386,7 @@ mod tests {
         wire.subscription(Subscription::Subscribe, channel(), false, 1);
         wire.send("PING", &["x"], 2);
         let all = events(&mut wire, b"*3\r\n+subscribe\r\n+c\r\n:1\r\n*2\r\n+pong\r\n+x\r\n").expect("RESP");
-        assert!(matches!(all.as_slice(), [Event::Answered(1, _), Event::Answered(2, Frame::Array(_))]), "{all:?}");
+        assert!(matches!(all.as_slice(), [Event::Answered(1, _), Event::Answered(2, Reply::Array(_))]), "{all:?}");
     }
 
     #[test]
@@ -394,7 +399,7 @@ mod tests {
         assert!(
             matches!(
                 all.as_slice(),
-                [Event::Unsubscribed { .. }, Event::Answered(0, _), Event::Answered(1, Frame::Nil)]
+                [Event::Unsubscribed { .. }, Event::Answered(0, _), Event::Answered(1, Reply::Nil)]
             ),
             "{all:?}"
         );

@@ -2,4 +2,4 @@
 //! from semantic versioning.
 
 pub use crate::link::raw::RawConnection;
-pub use leasehold_core::wire::Frame;
+pub use leasehold_core::reply::Reply;

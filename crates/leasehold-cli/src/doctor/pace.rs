@@ -3,7 +3,7 @@
 use super::Finding;
 use crate::duration::show;
 use crate::raw::Node;
-use leasehold::raw::Frame;
+use leasehold::raw::Reply;
 use std::time::Duration;
 
 /// Older entries are ignored, because their cause may be fixed.
@@ -47,11 +47,11 @@ fn of_slowest(slowest: Option<Slow>) -> Finding {
 }
 
 /// The slowest command of the last hour in a reply to `SLOWLOG GET`.
-fn slowest(log: &Frame, now: u64) -> Option<Slow> {
+fn slowest(log: &Reply, now: u64) -> Option<Slow> {
     let entries = log.array().unwrap_or_default().iter().filter_map(|entry| {
-        let entry = entry.array()?;
-        let number = |at: usize| entry.get(at).and_then(Frame::int).and_then(|number| u64::try_from(number).ok());
-        let command = entry.get(3)?.array()?.first()?.text()?.to_uppercase();
+        let entry = entry.array().ok()?;
+        let number = |at: usize| entry.get(at)?.int().ok().and_then(|number| u64::try_from(number).ok());
+        let command = entry.get(3)?.array().ok()?.first()?.text().ok()?.to_uppercase();
         let ago = Duration::from_secs(now.saturating_sub(number(1)?));
         Some(Slow { command, took: Duration::from_micros(number(2)?), ago })
     });
@@ -63,15 +63,15 @@ mod tests {
     use super::super::Verdict;
     use super::*;
 
-    fn entry(at: i64, micros: i64, command: &'static str) -> Frame {
-        let word = |text: &'static str| Frame::Text(text.into());
-        let words = Frame::Array(vec![word(command), word("secret")]);
-        Frame::Array(vec![Frame::Int(1), Frame::Int(at), Frame::Int(micros), words])
+    fn entry(at: i64, micros: i64, command: &'static str) -> Reply {
+        let word = |text: &'static str| Reply::Bulk(text.into());
+        let words = Reply::Array(vec![word(command), word("secret")]);
+        Reply::Array(vec![Reply::Int(1), Reply::Int(at), Reply::Int(micros), words])
     }
 
     #[test]
     fn slowest_command_of_the_last_hour_counts() {
-        let log = Frame::Array(vec![
+        let log = Reply::Array(vec![
             entry(9_000, 30_000, "get"),
             entry(9_990, 1_200_000, "keys"),
             entry(1_000, 9_000_000, "sort"),
@@ -86,6 +86,6 @@ mod tests {
         );
         let shorter = |took| of_slowest(Some(Slow { took: Duration::from_millis(took), ..keys.clone() })).verdict;
         assert_eq!((shorter(999), shorter(99)), (Verdict::Note, Verdict::Good));
-        assert_eq!(of_slowest(slowest(&Frame::Array(Vec::new()), 10_000)).verdict, Verdict::Good);
+        assert_eq!(of_slowest(slowest(&Reply::Array(Vec::new()), 10_000)).verdict, Verdict::Good);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Finding, Verdict};
 use crate::raw::Node;
-use leasehold::raw::Frame;
+use leasehold::raw::Reply;
 use std::collections::BTreeMap;
 
 /// A managed service, or another implementation than Redis and Valkey.
@@ -164,7 +164,7 @@ const KNOWN: &[Service] = &[
 impl Service {
     /// The service of a server, by its host name, its `INFO` and its `HELLO`.
     pub(super) async fn of(node: &Node, info: &BTreeMap<String, String>) -> Option<&'static Self> {
-        let hello = node.ask::<Frame>("HELLO", &[]).await.map(|reply| format!("{reply:?}")).unwrap_or_default();
+        let hello = node.ask::<Reply>("HELLO", &[]).await.map(|reply| format!("{reply:?}")).unwrap_or_default();
         recognised(node.host(), info, &hello)
     }
 

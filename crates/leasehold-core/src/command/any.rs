@@ -2,7 +2,6 @@
 
 use super::holder::Waiter;
 use super::permits::PermitId;
-use super::protocol::{decimal, millis};
 use super::read_write::Mode;
 use super::semaphore;
 use crate::call::Call;
@@ -10,7 +9,6 @@ use crate::name::LockName;
 use crate::reply::{DecodeError, Reply};
 use crate::script;
 use crate::settings::Settings;
-use bytes::Bytes;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -94,28 +92,23 @@ pub const MOST: u32 = 128;
 
 /// Reads the state of a name from the server, with at most `most` holds and `most` waiters.
 pub fn inspect(name: &LockName, settings: &Settings, most: u32) -> Call {
-    let keys = vec![
-        name.to_key(),
-        name.prefixed("redisson_lock_queue"),
-        name.prefixed("redisson_lock_timeout"),
-        name.prefixed("leasehold:1:fair"),
-        name.prefixed("redisson_lock_token"),
-        name.prefixed("leasehold:1:rw_readers"),
-        name.suffixed("timeout"),
-    ];
     let question = if &settings.publish[..] == b"SPUBLISH" { "SHARDNUMSUB" } else { "NUMSUB" };
-    let fair = &settings.fair;
-    let args = vec![
-        decimal(most.clamp(1, MOST).into()),
-        millis(fair.liveness_timeout),
-        millis(fair.clock_skew),
-        Bytes::from_static(question.as_bytes()),
-        name.channel(),
-        name.prefixed("redisson_rwlock"),
-        semaphore::channel(name),
-        name.braced("redisson_countdownlatch__channel__"),
-    ];
-    Call::new(&script::ANY_INSPECT, keys, args)
+    Call::of(&script::ANY_INSPECT)
+        .key(name.key())
+        .key(name.prefixed("redisson_lock_queue"))
+        .key(name.prefixed("redisson_lock_timeout"))
+        .key(name.prefixed("leasehold:1:fair"))
+        .key(name.prefixed("redisson_lock_token"))
+        .key(name.prefixed("leasehold:1:rw_readers"))
+        .key(name.suffixed("timeout"))
+        .number(most.clamp(1, MOST))
+        .millis(settings.fair.liveness_timeout)
+        .millis(settings.fair.clock_skew)
+        .arg(question)
+        .arg(name.channel())
+        .arg(name.prefixed("redisson_rwlock"))
+        .arg(semaphore::channel(name))
+        .arg(name.braced("redisson_countdownlatch__channel__"))
 }
 
 /// Decodes the reply to [`inspect`].
@@ -213,7 +206,7 @@ mod tests {
     const CLIENT: &str = "6f0c1de2-4a53-4b0e-9f0a-0c2d7b1f3a55";
 
     fn reply(sort: &str, holds: &[(&str, &str)]) -> Reply {
-        let text = |text: &str| Reply::Bulk(Bytes::copy_from_slice(text.as_bytes()));
+        let text = |text: &str| Reply::Bulk(text.to_owned().into());
         let listed = Reply::Int(i64::try_from(holds.len()).expect("few"));
         let mut parts = vec![Reply::Int(1), text(sort)];
         parts.extend([70, 1, 0, -1, -1, 0].map(Reply::Int));

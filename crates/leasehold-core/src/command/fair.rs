@@ -6,7 +6,7 @@
 use super::fenced::{token_key, with_token};
 use super::holder::{Holder, Waiter};
 use super::outcome::Acquired;
-use super::protocol::{AcquireArgs, Keys, KindProtocol, ReleaseArgs, WaitPolicy, decimal, limit, millis};
+use super::protocol::{AcquireArgs, Keys, KindProtocol, ReleaseArgs, WaitPolicy};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -69,23 +69,20 @@ impl KindProtocol for Fair {
     fn keys(&self, name: &LockName, client: &ClientId) -> Keys {
         let mut keys = keys(name);
         keys.extend(self.is_fenced.then(|| token_key(name)));
-        Keys { keys: keys.into(), channel: Some(channel(name, &client.to_string())) }
+        Keys { keys: keys.into(), channel: Some(channel(name, client.to_string().as_bytes())) }
     }
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
-        let args = vec![
-            ask.hold.field(),
-            decimal(ask.count.into()),
-            millis(ask.lease),
-            decimal(ask.waits.into()),
-            decimal(ask.placed.into()),
-            limit(ask.not_after),
-            ask.settings.fair.packed(),
-            ask.settings.publish.clone(),
-            ask.name.channel(),
-        ];
         let script = if self.is_fenced { &script::FENCED_FAIR_ACQUIRE } else { &script::FAIR_ACQUIRE };
-        Call::new(script, &*ask.keys.keys, args)
+        let call = Call::of(script)
+            .with_keys(&*ask.keys.keys)
+            .hold(ask.hold)
+            .number(ask.count)
+            .millis(ask.lease)
+            .number(ask.waits)
+            .number(ask.placed)
+            .limit(ask.not_after);
+        announced(call, ask.name, ask.settings)
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
@@ -94,37 +91,22 @@ impl KindProtocol for Fair {
     }
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
-        let args = vec![
-            give.hold.field(),
-            decimal(give.count.into()),
-            give.settings.fair.packed(),
-            give.settings.publish.clone(),
-            give.name.channel(),
-        ];
-        Call::new(&script::FAIR_RELEASE, &give.keys.keys[..4], args)
+        let call = Call::of(&script::FAIR_RELEASE).with_keys(&give.keys.keys[..4]).hold(give.hold).number(give.count);
+        announced(call, give.name, give.settings)
     }
 }
 
 /// The channel on which a JVM announces the turn of the hold `entry`. A JVM does not know that the holds of a process
 /// share a channel.
 pub fn front_channel(name: &LockName, entry: &Bytes) -> Bytes {
-    let mut channel = name.channel().to_vec();
-    channel.push(b':');
-    channel.extend_from_slice(entry);
-    channel.into()
+    channel(name, entry)
 }
 
 /// Sends the heartbeat of `client`. `front` is its hold that has waited longest.
 pub fn heartbeat(name: &LockName, keys: &Keys, client: &ClientId, front: Option<&Bytes>, settings: &Settings) -> Call {
     debug_assert_eq!(keys.keys[0], name.key(), "the keys are the lock's");
-    let args = vec![
-        Bytes::from(client.to_string()),
-        front.cloned().unwrap_or_default(),
-        settings.fair.packed(),
-        settings.publish.clone(),
-        name.channel(),
-    ];
-    Call::new(&script::FAIR_BEAT, &keys.keys[..4], args)
+    let call = Call::of(&script::FAIR_BEAT).with_keys(&keys.keys[..4]);
+    announced(call.arg(client.to_string()).arg(front.map(|front| &front[..]).unwrap_or_default()), name, settings)
 }
 
 /// Decodes the reply to [`heartbeat`].
@@ -157,18 +139,12 @@ pub fn beaten(reply: &Reply) -> Result<Heartbeat, DecodeError> {
 
 /// Ends the hold of `holder`. [`lock::forced`](super::lock::forced) decodes the reply.
 pub fn force_release(name: &LockName, holder: &str, settings: &Settings) -> Call {
-    let args = vec![
-        Bytes::copy_from_slice(holder.as_bytes()),
-        settings.fair.packed(),
-        settings.publish.clone(),
-        name.channel(),
-    ];
-    Call::new(&script::FAIR_FORCE_RELEASE, keys(name), args)
+    announced(Call::of(&script::FAIR_FORCE_RELEASE).with_keys(keys(name)).arg(holder), name, settings)
 }
 
 /// Reads the holder and the waiters.
 pub fn inspect(name: &LockName, settings: &FairSettings) -> Call {
-    Call::new(&script::FAIR_INSPECT, keys(name), vec![settings.packed()])
+    Call::of(&script::FAIR_INSPECT).with_keys(keys(name)).arg(settings.packed())
 }
 
 /// Decodes the reply to [`inspect`]: the holder, and the waiters, the next one first.
@@ -189,6 +165,11 @@ pub fn inspected(reply: &Reply) -> Result<(Option<Holder>, Vec<Waiter>), DecodeE
     Ok((holder, waiters.iter().map(Waiter::read).collect::<Result<_, _>>()?))
 }
 
+/// The settings of the queue, and the command and the channel of its notices.
+fn announced(call: Call, name: &LockName, settings: &Settings) -> Call {
+    call.arg(settings.fair.packed()).arg(&settings.publish).arg_of(&name.channel_parts())
+}
+
 /// Lock, queue, deadlines and marks.
 fn keys(name: &LockName) -> Vec<Bytes> {
     vec![name.to_key(), name.prefixed("redisson_lock_queue"), name.prefixed("redisson_lock_timeout"), marks_key(name)]
@@ -199,8 +180,8 @@ pub(super) fn marks_key(name: &LockName) -> Bytes {
     name.prefixed("leasehold:1:fair")
 }
 
-fn channel(name: &LockName, listener: &str) -> Bytes {
-    front_channel(name, &Bytes::copy_from_slice(listener.as_bytes()))
+fn channel(name: &LockName, listener: &[u8]) -> Bytes {
+    [&name.channel(), &b":"[..], listener].concat().into()
 }
 
 #[cfg(test)]

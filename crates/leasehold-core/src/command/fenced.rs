@@ -24,8 +24,8 @@ impl KindProtocol for Fenced {
     }
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
-        let keys = ask.keys.keys.iter().fold(Call::of(&script::FENCED_ACQUIRE), Call::key);
-        keys.hold(ask.hold).number(ask.count.into()).millis(ask.lease).limit(ask.not_after)
+        let keys = Call::of(&script::FENCED_ACQUIRE).with_keys(&*ask.keys.keys);
+        keys.hold(ask.hold).number(ask.count).millis(ask.lease).limit(ask.not_after)
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
@@ -53,24 +53,6 @@ pub(super) fn with_token(acquired: Acquired, reply: &Reply) -> Result<Acquired, 
     }
 }
 
-/// Reads the last fencing token.
-pub fn token(lock: &LockName) -> Call {
-    Call::new(&script::FENCED_TOKEN, vec![token_key(lock)], [""; 0])
-}
-
-/// Decodes the reply to [`token`]; `None` if the lock was never granted.
-///
-/// # Errors
-///
-/// The reply does not match the script's contract.
-pub fn last_token(reply: &Reply) -> Result<Option<u64>, DecodeError> {
-    match reply.coded()? {
-        (0, []) => Ok(None),
-        (1, [token]) => token.natural().map(Some),
-        _ => Err(DecodeError::new("a reply of fenced/token", reply)),
-    }
-}
-
 /// The key of the last fencing token of a lock.
 pub(super) fn token_key(name: &LockName) -> Bytes {
     name.prefixed("redisson_lock_token")
@@ -86,12 +68,5 @@ mod tests {
         assert!(grant(&[1, 70, 0]).is_err());
         assert!(matches!(grant(&[1, 70, 0, 12]), Ok(Acquired::Held { token: Some(12), .. })));
         assert!(matches!(grant(&[0, 70, 0]), Ok(Acquired::Busy { .. })));
-    }
-
-    #[test]
-    fn what_no_script_answers_is_an_error_and_no_outcome() {
-        for reply in [Reply::Nil, Reply::Int(1), Reply::Array(vec![Reply::Int(1), Reply::Int(-1)])] {
-            assert!(last_token(&reply).is_err(), "{reply:?}");
-        }
     }
 }

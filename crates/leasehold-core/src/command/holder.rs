@@ -35,16 +35,13 @@ impl Holder {
         };
         // A JVM counts in 32 bits with a sign.
         let number = count.int().ok().and_then(|count| i32::try_from(count).ok());
-        match (field.text(), number.and_then(|count| u32::try_from(count).ok())) {
-            (Ok(holder), Some(count)) => Ok(Self { holder: holder.to_owned(), count, left: left.left()? }),
-            _ => Err(unlike(
-                name,
-                &match count {
-                    Reply::Bulk(text) => text.clone(),
-                    other => other.int()?.to_string().into(),
-                },
-            )),
-        }
+        let (Ok(holder), Some(number)) = (field.text(), number.and_then(|count| u32::try_from(count).ok())) else {
+            return Err(match count {
+                Reply::Bulk(text) => unlike(name, text),
+                _ => unlike(name, count.int()?.to_string().as_bytes()),
+            });
+        };
+        Ok(Self { holder: holder.to_owned(), count: number, left: left.left()? })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::operation::{Done, MEMORY, braced_record_key};
 use super::outcome::{Acquired, Released};
-use super::protocol::{AcquireArgs, Keys, KindProtocol, ReleaseArgs, WaitPolicy, decimal, limit, millis};
+use super::protocol::{AcquireArgs, Keys, KindProtocol, ReleaseArgs, WaitPolicy};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -32,7 +32,7 @@ impl KindProtocol for Latch {
     }
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
-        Call::new(&script::LATCH_ACQUIRE, vec![ask.name.to_key()], vec![limit(ask.not_after)])
+        Call::of(&script::LATCH_ACQUIRE).key(ask.name.key()).limit(ask.not_after)
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
@@ -56,7 +56,7 @@ impl KindProtocol for Latch {
 
 /// Sets the count of an open latch. `operation` is a unique id; `count` is at least 1.
 pub fn set(name: &LockName, count: u32, operation: &[u8], publish: &Bytes) -> Call {
-    Call::new(&script::LATCH_SET, keys_of_change(name, operation), args_of_change(name, count, publish))
+    remembered(change(&script::LATCH_SET, name, operation).number(count), name, publish)
 }
 
 /// Decodes the reply to [`set`].
@@ -70,7 +70,7 @@ pub fn set_done(reply: &Reply) -> Result<Done, DecodeError> {
 
 /// Counts down, and opens the latch at zero. `operation` is a unique id; `count` is at least 1.
 pub fn count_down(name: &LockName, count: u32, operation: &[u8], publish: &Bytes) -> Call {
-    Call::new(&script::LATCH_COUNT_DOWN, keys_of_change(name, operation), args_of_change(name, count, publish))
+    remembered(change(&script::LATCH_COUNT_DOWN, name, operation).number(count), name, publish)
 }
 
 /// Decodes the reply to [`count_down`]: the number is the remaining count. `Refused` means already open.
@@ -84,7 +84,7 @@ pub fn counted_down(reply: &Reply) -> Result<Done, DecodeError> {
 
 /// Reads the count.
 pub fn inspect(name: &LockName) -> Call {
-    Call::new(&script::LATCH_INSPECT, vec![name.to_key()], [""; 0])
+    Call::of(&script::LATCH_INSPECT).key(name.key())
 }
 
 /// Decodes the reply to [`inspect`]: the count, which is 0 for an open latch.
@@ -102,8 +102,7 @@ pub fn inspected(reply: &Reply) -> Result<i64, DecodeError> {
 
 /// Deletes the latch, which opens it for all waiters. `operation` is a unique id.
 pub fn delete(name: &LockName, operation: &[u8], publish: &Bytes) -> Call {
-    let args = vec![millis(MEMORY), publish.clone(), channel(name)];
-    Call::new(&script::LATCH_DELETE, keys_of_change(name, operation), args)
+    remembered(change(&script::LATCH_DELETE, name, operation), name, publish)
 }
 
 /// Decodes the reply to [`delete`]: whether this command or an earlier copy deleted the latch.
@@ -122,10 +121,10 @@ fn channel(name: &LockName) -> Bytes {
     name.braced("redisson_countdownlatch__channel__")
 }
 
-fn keys_of_change(name: &LockName, operation: &[u8]) -> Vec<Bytes> {
-    vec![name.to_key(), braced_record_key(name, operation)]
+fn change(script: &'static Script, name: &LockName, operation: &[u8]) -> Call {
+    Call::of(script).key(name.key()).key(braced_record_key(name, operation))
 }
 
-fn args_of_change(name: &LockName, count: u32, publish: &Bytes) -> Vec<Bytes> {
-    vec![decimal(count.into()), millis(MEMORY), publish.clone(), channel(name)]
+fn remembered(call: Call, name: &LockName, publish: &Bytes) -> Call {
+    call.millis(MEMORY).arg(publish).arg(channel(name))
 }

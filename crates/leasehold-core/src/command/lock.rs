@@ -50,7 +50,7 @@ impl KindProtocol for Lock {
         Call::of(&script::ACQUIRE)
             .key(ask.name.key())
             .hold(ask.hold)
-            .number(ask.count.into())
+            .number(ask.count)
             .millis(ask.lease)
             .limit(ask.not_after)
             .arg(self.publish(ask.settings))
@@ -61,7 +61,7 @@ impl KindProtocol for Lock {
         let call = Call::of(&script::RELEASE)
             .key(give.name.key())
             .hold(give.hold)
-            .number(give.count.into())
+            .number(give.count)
             .arg(self.publish(give.settings))
             .millis(give.keep);
         let kept = if give.keep < Duration::from_millis(1) {
@@ -101,11 +101,7 @@ impl Lock {
 
 /// Ends the hold of `holder`.
 pub fn force_release(lock: &LockName, holder: &str, publish: &Bytes) -> Call {
-    Call::new(
-        &script::FORCE_RELEASE,
-        vec![lock.to_key()],
-        vec![Bytes::copy_from_slice(holder.as_bytes()), publish.clone(), lock.channel()],
-    )
+    Call::of(&script::FORCE_RELEASE).key(lock.key()).arg(holder).arg(publish).arg_of(&lock.channel_parts())
 }
 
 /// Decodes the reply to [`force_release`].
@@ -125,7 +121,7 @@ pub fn forced(reply: &Reply) -> Result<ForceReleased, DecodeError> {
 
 /// Reads the holder of the lock.
 pub fn inspect(lock: &LockName) -> Call {
-    Call::new(&script::INSPECT, vec![lock.to_key()], [""; 0])
+    Call::of(&script::INSPECT).key(lock.key())
 }
 
 /// Decodes the reply to [`inspect`].

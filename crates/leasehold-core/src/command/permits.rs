@@ -6,9 +6,7 @@ pub use id::{ID_BYTES, InvalidPermitId, PermitId};
 
 use super::operation::{Done, MEMORY, record_key};
 use super::outcome::{Acquired, Released};
-use super::protocol::{
-    AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, decimal, limit, millis,
-};
+use super::protocol::{AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, millis};
 use super::semaphore::channel;
 use crate::call::Call;
 use crate::name::LockName;
@@ -69,15 +67,14 @@ impl KindProtocol for Permits {
     }
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
-        let args = vec![
-            PermitId::blob(PermitId::of_hold(&ask.hold.field(), ask.hold.permits)),
-            decimal(ask.count.into()),
-            millis(ask.lease),
-            limit(ask.not_after),
-            ask.settings.publish.clone(),
-            channel(ask.name),
-        ];
-        Call::new(&script::PERMITS_ACQUIRE, &*ask.keys.keys, args)
+        Call::of(&script::PERMITS_ACQUIRE)
+            .with_keys(&*ask.keys.keys)
+            .arg(ids(ask.hold))
+            .number(ask.count)
+            .millis(ask.lease)
+            .limit(ask.not_after)
+            .arg(&ask.settings.publish)
+            .arg(channel(ask.name))
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
@@ -89,9 +86,8 @@ impl KindProtocol for Permits {
     }
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
-        let ids = PermitId::blob(PermitId::of_hold(&give.hold.field(), give.hold.permits));
-        let args = vec![ids, decimal(give.count.into()), give.settings.publish.clone(), channel(give.name)];
-        Call::new(&script::PERMITS_RELEASE, &*give.keys.keys, args)
+        let call = Call::of(&script::PERMITS_RELEASE).with_keys(&*give.keys.keys).arg(ids(give.hold));
+        call.number(give.count).arg(&give.settings.publish).arg(channel(give.name))
     }
 
     fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
@@ -109,15 +105,14 @@ impl KindProtocol for Permits {
 
     fn renew(&self, into: &mut Renewal, name: &LockName, _keys: &Keys, hold: &HoldKey, lease: Duration) {
         into.keys.push(deadlines(name));
-        into.args.push(PermitId::blob(PermitId::of_hold(&hold.field(), hold.permits)));
-        into.args.push(millis(lease));
+        into.args.extend([ids(hold), millis(lease)]);
     }
 }
 
 /// Returns permits by their ids, including those of other holders. A copy returns `false` for each id.
 pub fn give(name: &LockName, ids: impl IntoIterator<Item = PermitId>, publish: &Bytes) -> Call {
-    let args = vec![PermitId::blob(ids), publish.clone(), channel(name)];
-    Call::new(&script::PERMITS_GIVE, vec![name.to_key(), deadlines(name)], args)
+    let call = Call::of(&script::PERMITS_GIVE).key(name.key()).key(deadlines(name));
+    call.arg(PermitId::blob(ids)).arg(publish).arg(channel(name))
 }
 
 /// Decodes the reply to [`give`]: for each id, in order, whether the permit was returned. `false` for a missing or expired
@@ -135,7 +130,7 @@ pub fn given(reply: &Reply) -> Result<Vec<bool>, DecodeError> {
 
 /// Sets the capacity if it is not set. `operation` is a unique id.
 pub fn set(name: &LockName, capacity: u32, operation: &[u8], publish: &Bytes) -> Call {
-    Call::new(&script::PERMITS_SET, keys_of_change(name, operation), args_of_change(name, capacity, publish))
+    change(&script::PERMITS_SET, name, capacity, operation, publish)
 }
 
 /// Decodes the reply to [`set`].
@@ -149,7 +144,7 @@ pub fn set_done(reply: &Reply) -> Result<Done, DecodeError> {
 
 /// Sets the capacity, even while permits are held. `operation` is a unique id.
 pub fn resize(name: &LockName, capacity: u32, operation: &[u8], publish: &Bytes) -> Call {
-    Call::new(&script::PERMITS_RESIZE, keys_of_change(name, operation), args_of_change(name, capacity, publish))
+    change(&script::PERMITS_RESIZE, name, capacity, operation, publish)
 }
 
 /// Decodes the reply to [`resize`].
@@ -163,7 +158,7 @@ pub fn resized(reply: &Reply) -> Result<Done, DecodeError> {
 
 /// Reads the numbers of available and held permits.
 pub fn inspect(name: &LockName) -> Call {
-    Call::new(&script::PERMITS_INSPECT, vec![name.to_key(), deadlines(name)], [""; 0])
+    Call::of(&script::PERMITS_INSPECT).key(name.key()).key(deadlines(name))
 }
 
 /// Decodes the reply to [`inspect`]; `None` if the semaphore is missing.
@@ -192,7 +187,7 @@ pub fn inspected(reply: &Reply) -> Result<Option<Counts>, DecodeError> {
 
 /// Reads the remaining lease of a permit.
 pub fn lease(name: &LockName, id: PermitId) -> Call {
-    Call::new(&script::PERMITS_LEASE, vec![deadlines(name)], vec![PermitId::blob([id])])
+    Call::of(&script::PERMITS_LEASE).key(deadlines(name)).arg(id.as_bytes())
 }
 
 /// Decodes the reply to [`lease`] of the permit `id`; `None` if the permit is not held, or has expired.
@@ -212,10 +207,11 @@ fn deadlines(name: &LockName) -> Bytes {
     name.suffixed("timeout")
 }
 
-fn keys_of_change(name: &LockName, operation: &[u8]) -> Vec<Bytes> {
-    vec![name.to_key(), deadlines(name), record_key(name, operation)]
+fn ids(hold: &HoldKey) -> Bytes {
+    PermitId::blob(PermitId::of_hold(&hold.field(), hold.permits))
 }
 
-fn args_of_change(name: &LockName, capacity: u32, publish: &Bytes) -> Vec<Bytes> {
-    vec![decimal(capacity.into()), millis(MEMORY), publish.clone(), channel(name)]
+fn change(script: &'static Script, name: &LockName, capacity: u32, operation: &[u8], publish: &Bytes) -> Call {
+    let call = Call::of(script).key(name.key()).key(deadlines(name)).key(record_key(name, operation));
+    call.number(capacity).millis(MEMORY).arg(publish).arg(channel(name))
 }

@@ -1,7 +1,7 @@
 //! The interface between the session and a kind of lock.
 
 use super::outcome::{Acquired, Released};
-use crate::call::Call;
+use crate::call::{Call, whole_millis};
 use crate::name::{LockName, NameError, slot};
 use crate::owner::{ClientId, HoldName};
 use crate::reply::{DecodeError, Reply};
@@ -154,7 +154,7 @@ impl Keys {
 /// The name of a hold on the server, and its number of permits.
 #[derive(Clone, Debug)]
 pub struct HoldKey {
-    name: HoldName,
+    pub(crate) name: HoldName,
     /// Number of permits; 1 for locks.
     pub permits: u32,
 }
@@ -172,10 +172,6 @@ impl HoldKey {
     /// The name.
     pub fn field(&self) -> Bytes {
         self.name.field()
-    }
-
-    pub(crate) const fn name(&self) -> &HoldName {
-        &self.name
     }
 }
 
@@ -239,21 +235,7 @@ pub struct Renewal {
     pub publish: Bytes,
 }
 
-/// Milliseconds, as an argument.
+/// Milliseconds, as an argument of a renewal.
 pub(super) fn millis(duration: Duration) -> Bytes {
-    decimal(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
-}
-
-/// A number, as an argument.
-pub(super) fn decimal(number: u64) -> Bytes {
-    match number {
-        0 => Bytes::from_static(b"0"),
-        1 => Bytes::from_static(b"1"),
-        _ => Bytes::from(number.to_string()),
-    }
-}
-
-/// The argument `not_after`; -1 means no limit and no clock.
-pub(super) fn limit(not_after: Option<u64>) -> Bytes {
-    not_after.map_or_else(|| Bytes::from_static(b"-1"), decimal)
+    Bytes::from(whole_millis(duration).to_string())
 }

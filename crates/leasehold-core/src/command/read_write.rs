@@ -5,9 +5,7 @@
 
 use super::holder::{Holder, unlike};
 use super::outcome::Acquired;
-use super::protocol::{
-    AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, decimal, limit, millis,
-};
+use super::protocol::{AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, millis};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -56,17 +54,15 @@ impl KindProtocol for Read {
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
         let field = ask.hold.field();
-        let args = vec![
-            field.clone(),
-            decimal(ask.count.into()),
-            millis(ask.lease),
-            limit(ask.not_after),
-            writing(ask.beside.unwrap_or(&field)),
-            decimal(ask.prefer_writers.is_some().into()),
-            ask.settings.publish.clone(),
-            channel(ask.name),
-        ];
-        Call::new(&script::READ_ACQUIRE, keys_with_hold(ask.keys, ask.name, &field), args)
+        let call = Call::of(&script::READ_ACQUIRE).with_keys(&*ask.keys.keys).key(hold_key(ask.name, &field));
+        call.arg(&field)
+            .number(ask.count)
+            .millis(ask.lease)
+            .limit(ask.not_after)
+            .arg(writing(ask.beside.unwrap_or(&field)))
+            .number(ask.prefer_writers.is_some())
+            .arg(&ask.settings.publish)
+            .arg(channel(ask.name))
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
@@ -74,7 +70,7 @@ impl KindProtocol for Read {
     }
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
-        release_read(give.name, give.keys, &give.hold.field(), give.count, &give.settings.publish)
+        release(Mode::Read, give.name, give.keys, &give.hold.field(), give.count, &give.settings.publish)
     }
 
     fn renewal(&self) -> Option<&'static Script> {
@@ -98,17 +94,16 @@ impl KindProtocol for Write {
     }
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
-        let args = vec![
-            writing(&ask.hold.field()),
-            decimal(ask.count.into()),
-            millis(ask.lease),
-            limit(ask.not_after),
-            ask.beside.cloned().unwrap_or_default(),
-            millis(ask.prefer_writers.filter(|_| ask.waits).unwrap_or_default()),
-            ask.settings.publish.clone(),
-            channel(ask.name),
-        ];
-        Call::new(&script::WRITE_ACQUIRE, &*ask.keys.keys, args)
+        Call::of(&script::WRITE_ACQUIRE)
+            .with_keys(&*ask.keys.keys)
+            .arg(writing(&ask.hold.field()))
+            .number(ask.count)
+            .millis(ask.lease)
+            .limit(ask.not_after)
+            .arg(ask.beside.map(|beside| &beside[..]).unwrap_or_default())
+            .millis(ask.prefer_writers.filter(|_| ask.waits).unwrap_or_default())
+            .arg(&ask.settings.publish)
+            .arg(channel(ask.name))
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
@@ -116,7 +111,7 @@ impl KindProtocol for Write {
     }
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
-        release_write(give.name, give.keys, &give.hold.field(), give.count, &give.settings.publish)
+        release(Mode::Write, give.name, give.keys, &give.hold.field(), give.count, &give.settings.publish)
     }
 
     /// A writer's field exists as long as its hold, so `lock/renew` renews it.
@@ -129,16 +124,12 @@ impl KindProtocol for Write {
 /// Ends the hold of `holder` on one half, for any client. Other holders keep theirs, and a writer that also reads
 /// becomes a reader. [`lock::forced`](super::lock::forced) decodes the reply.
 pub fn force_release(lock: &LockName, mode: Mode, holder: &str, publish: &Bytes) -> Call {
-    let field = Bytes::copy_from_slice(holder.as_bytes());
-    match mode {
-        Mode::Read => release_read(lock, &keys(lock), &field, 0, publish),
-        Mode::Write => release_write(lock, &keys(lock), &field, 0, publish),
-    }
+    release(mode, lock, &keys(lock), &Bytes::copy_from_slice(holder.as_bytes()), 0, publish)
 }
 
 /// Reads the holders of the lock.
 pub fn inspect(lock: &LockName) -> Call {
-    Call::new(&script::READ_WRITE_INSPECT, vec![lock.to_key(), readers_key(lock)], [""; 0])
+    Call::of(&script::READ_WRITE_INSPECT).key(lock.key()).key(readers_key(lock))
 }
 
 /// Decodes the reply to [`inspect`]: the holders, each with its half. A free lock has none.
@@ -167,14 +158,12 @@ pub fn inspected(reply: &Reply) -> Result<Vec<(Mode, Holder)>, DecodeError> {
     }
 }
 
-fn release_read(name: &LockName, keys: &Keys, field: &Bytes, count: u32, publish: &Bytes) -> Call {
-    let args = vec![field.clone(), decimal(count.into()), publish.clone(), channel(name)];
-    Call::new(&script::READ_RELEASE, keys_with_hold(keys, name, field), args)
-}
-
-fn release_write(name: &LockName, keys: &Keys, field: &Bytes, count: u32, publish: &Bytes) -> Call {
-    let args = vec![writing(field), decimal(count.into()), publish.clone(), channel(name)];
-    Call::new(&script::WRITE_RELEASE, &*keys.keys, args)
+fn release(mode: Mode, name: &LockName, keys: &Keys, field: &Bytes, count: u32, publish: &Bytes) -> Call {
+    let call = match mode {
+        Mode::Read => Call::of(&script::READ_RELEASE).with_keys(&*keys.keys).key(hold_key(name, field)).arg(field),
+        Mode::Write => Call::of(&script::WRITE_RELEASE).with_keys(&*keys.keys).arg(writing(field)),
+    };
+    call.number(count).arg(publish).arg(channel(name))
 }
 
 /// The keys and the channel that both halves share.
@@ -190,10 +179,6 @@ fn channel(name: &LockName) -> Bytes {
 /// The index of native readers.
 fn readers_key(name: &LockName) -> Bytes {
     name.prefixed("leasehold:1:rw_readers")
-}
-
-fn keys_with_hold(keys: &Keys, name: &LockName, reader: &Bytes) -> Vec<Bytes> {
-    keys.keys.iter().cloned().chain([hold_key(name, reader)]).collect()
 }
 
 /// The key that expires with a reader's lease. Every native reader has a single such key, whatever its count.
@@ -213,7 +198,7 @@ mod tests {
     #[test]
     fn the_names_are_redissons() {
         let name = LockName::new("", "stock").expect("the name is valid");
-        let keys = keys_with_hold(&keys(&name), &name, &"u:7".into());
+        let keys = keys(&name).keys.into_iter().chain([hold_key(&name, &"u:7".into())]).collect::<Vec<_>>();
         let expected = [
             "stock",
             "leasehold:1:rw_readers:{stock}",

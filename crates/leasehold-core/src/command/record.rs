@@ -3,7 +3,6 @@
 pub mod uses;
 
 use self::uses::LockUse;
-use super::protocol::{decimal, millis};
 use crate::call::Call;
 use crate::owner::ClientId;
 use crate::reply::{DecodeError, Reply};
@@ -53,19 +52,17 @@ pub fn key(client: &ClientId) -> Bytes {
 /// Writes or rewrites the record of a client with the uptime `up`. It expires after `lifetime`, which is at least a
 /// millisecond.
 pub fn put(client: &ClientId, record: &ClientRecord, up: Duration, uses: &[LockUse], lifetime: Duration) -> Call {
-    let text = |text: &str| Bytes::copy_from_slice(text.as_bytes());
-    let args = vec![
-        text(&record.host),
-        decimal(record.pid.into()),
-        text(&record.application),
-        decimal(record.since),
-        millis(up),
-        text(&record.within.join(" ")),
-        text(&record.note),
-        uses::encode(uses),
-        millis(lifetime),
-    ];
-    Call::new(&script::RECORD_PUT, vec![key(client)], args)
+    Call::of(&script::RECORD_PUT)
+        .key(key(client))
+        .arg(&record.host)
+        .number(record.pid)
+        .arg(&record.application)
+        .number(record.since)
+        .millis(up)
+        .arg(record.within.join(" "))
+        .arg(&record.note)
+        .arg(uses::encode(uses))
+        .millis(lifetime)
 }
 
 /// Decodes the reply to [`put`]: whether the record was written. It is not if the key is of another kind.
@@ -79,7 +76,7 @@ pub fn put_done(reply: &Reply) -> Result<bool, DecodeError> {
 
 /// Reads a client's record.
 pub fn get(client: &ClientId) -> Call {
-    Call::new(&script::RECORD_GET, vec![key(client)], [""; 0])
+    Call::of(&script::RECORD_GET).key(key(client))
 }
 
 /// Decodes the reply to [`get`]; `None` if the client has no record: it writes none, or is gone.
@@ -110,7 +107,7 @@ pub fn found(reply: &Reply) -> Result<Option<Found>, DecodeError> {
 
 /// Removes the record.
 pub fn remove(client: &ClientId) -> Call {
-    Call::new(&script::RECORD_REMOVE, vec![key(client)], [""; 0])
+    Call::of(&script::RECORD_REMOVE).key(key(client))
 }
 
 /// Decodes the reply to [`remove`]: whether a record existed.

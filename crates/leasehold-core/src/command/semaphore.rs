@@ -5,7 +5,7 @@
 
 use super::operation::{Done, MEMORY, record_key};
 use super::outcome::{Acquired, Released};
-use super::protocol::{AcquireArgs, Keys, KindProtocol, ReleaseArgs, WaitPolicy, decimal, limit, millis};
+use super::protocol::{AcquireArgs, Keys, KindProtocol, ReleaseArgs, WaitPolicy};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -36,10 +36,8 @@ impl KindProtocol for Semaphore {
     }
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
-        let keys = vec![ask.name.to_key(), record_key(ask.name, &ask.hold.field())];
-        let permits = decimal(ask.hold.permits.into());
-        let args = vec![decimal(ask.count.into()), permits, limit(ask.not_after), millis(MEMORY)];
-        Call::new(&script::SEMAPHORE_ACQUIRE, keys, args)
+        let call = change(&script::SEMAPHORE_ACQUIRE, ask.name, &ask.hold.field());
+        call.number(ask.count).number(ask.hold.permits).limit(ask.not_after).millis(MEMORY)
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
@@ -47,16 +45,13 @@ impl KindProtocol for Semaphore {
     }
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
-        let keys = vec![give.name.to_key(), record_key(give.name, &give.hold.field())];
-        let args = vec![
-            decimal(give.count.into()),
-            decimal(give.hold.permits.into()),
-            decimal(give.granted.into()),
-            millis(MEMORY),
-            give.settings.publish.clone(),
-            channel(give.name),
-        ];
-        Call::new(&script::SEMAPHORE_RELEASE, keys, args)
+        change(&script::SEMAPHORE_RELEASE, give.name, &give.hold.field())
+            .number(give.count)
+            .number(give.hold.permits)
+            .number(give.granted)
+            .millis(MEMORY)
+            .arg(&give.settings.publish)
+            .arg(channel(give.name))
     }
 
     fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
@@ -76,9 +71,8 @@ pub(super) fn channel(name: &LockName) -> Bytes {
 
 /// Sets the number of permits if it is not set. `operation` is a unique id.
 pub fn set(name: &LockName, permits: u32, lifetime: Option<Duration>, operation: &[u8], publish: &Bytes) -> Call {
-    let lifetime = lifetime.map_or_else(|| decimal(0), millis);
-    let args = vec![decimal(permits.into()), lifetime, millis(MEMORY), publish.clone(), channel(name)];
-    Call::new(&script::SEMAPHORE_SET, keys_of_change(name, operation), args)
+    let call = change(&script::SEMAPHORE_SET, name, operation).number(permits).millis(lifetime.unwrap_or_default());
+    call.millis(MEMORY).arg(publish).arg(channel(name))
 }
 
 /// Decodes the reply to [`set`].
@@ -93,8 +87,8 @@ pub fn set_done(reply: &Reply) -> Result<Done, DecodeError> {
 /// Adds permits outside any hold, as a JVM's `release` does. A negative number removes permits permanently. `operation`
 /// is a unique id. `permits` must not be 0.
 pub fn add(name: &LockName, permits: i32, operation: &[u8], publish: &Bytes) -> Call {
-    let args = vec![Bytes::from(permits.to_string()), millis(MEMORY), publish.clone(), channel(name)];
-    Call::new(&script::SEMAPHORE_ADD, keys_of_change(name, operation), args)
+    let call = change(&script::SEMAPHORE_ADD, name, operation).arg(permits.to_string());
+    call.millis(MEMORY).arg(publish).arg(channel(name))
 }
 
 /// Decodes the reply to [`add`].
@@ -108,7 +102,7 @@ pub fn added(reply: &Reply) -> Result<Done, DecodeError> {
 
 /// Takes all available permits, outside any hold. `operation` is a unique id.
 pub fn drain(name: &LockName, operation: &[u8]) -> Call {
-    Call::new(&script::SEMAPHORE_DRAIN, keys_of_change(name, operation), vec![millis(MEMORY)])
+    change(&script::SEMAPHORE_DRAIN, name, operation).millis(MEMORY)
 }
 
 /// Decodes the reply to [`drain`]: the number of permits taken.
@@ -122,7 +116,7 @@ pub fn drained(reply: &Reply) -> Result<Done, DecodeError> {
 
 /// Reads the number of available permits.
 pub fn inspect(name: &LockName) -> Call {
-    Call::new(&script::SEMAPHORE_INSPECT, vec![name.to_key()], [""; 0])
+    Call::of(&script::SEMAPHORE_INSPECT).key(name.key())
 }
 
 /// Decodes the reply to [`inspect`]; `None` if the semaphore is missing. The number of available permits is negative if more were
@@ -139,6 +133,7 @@ pub fn inspected(reply: &Reply) -> Result<Option<(i64, Option<Duration>)>, Decod
     }
 }
 
-fn keys_of_change(name: &LockName, operation: &[u8]) -> Vec<Bytes> {
-    vec![name.to_key(), record_key(name, operation)]
+/// A call of a script that leaves a record of the operation with this id.
+fn change(script: &'static Script, name: &LockName, id: &[u8]) -> Call {
+    Call::of(script).key(name.key()).key(record_key(name, id))
 }

@@ -26,7 +26,7 @@ impl KindProtocol for Simple {
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
         let call = Call::of(&script::SIMPLE_ACQUIRE).key(ask.name.key()).hold(ask.hold);
-        call.number(ask.count.into()).millis(ask.lease).limit(ask.not_after)
+        call.number(ask.count).millis(ask.lease).limit(ask.not_after)
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
@@ -60,7 +60,7 @@ pub fn force_release(lock: &LockName, holder: &str) -> Call {
 
 /// Reads the holder of the lock. [`inspected`] decodes the reply.
 pub fn inspect(lock: &LockName) -> Call {
-    Call::new(&script::SIMPLE_INSPECT, vec![lock.to_key()], [""; 0])
+    Call::of(&script::SIMPLE_INSPECT).key(lock.key())
 }
 
 /// Decodes the reply to [`inspect`]. Other libraries write ids that are not UTF-8; their bytes are escaped, as in
@@ -103,7 +103,7 @@ fn unescaped(id: &str) -> Option<Vec<u8>> {
 }
 
 fn release(lock: &LockName, hold: &HoldKey, count: u32) -> Call {
-    Call::of(&script::SIMPLE_RELEASE).key(lock.key()).hold(hold).number(count.into())
+    Call::of(&script::SIMPLE_RELEASE).key(lock.key()).hold(hold).number(count)
 }
 
 #[cfg(test)]

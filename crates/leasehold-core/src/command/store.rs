@@ -4,7 +4,6 @@
 //! write. With checks at writes alone, an older holder that read before a newer one wrote still overwrites the newer
 //! value.
 
-use super::protocol::{decimal, millis};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::reply::{DecodeError, Reply};
@@ -59,7 +58,7 @@ pub fn fence_key(data: &LockName) -> Bytes {
 
 /// Reads a value.
 pub fn read(data: &LockName, claim: &Claim<'_>) -> Call {
-    Call::new(&script::STORE_READ, keys(data), claim.args())
+    claim.shown(Call::of(&script::STORE_READ).key(data.key()).key(fence_key(data)))
 }
 
 /// Decodes the reply to [`read`]; `Admitted(None)` means that the value is missing.
@@ -78,9 +77,8 @@ pub fn read_done(reply: &Reply) -> Result<Fenced<Option<Bytes>>, DecodeError> {
 /// Writes a value. `number` is the number of the write within its hold, ascending from 1. `lifetime` is the lifetime of
 /// the value, `None` without expiry.
 pub fn write(data: &LockName, claim: &Claim<'_>, number: u64, value: Bytes, lifetime: Option<Duration>) -> Call {
-    let mut args = claim.args();
-    args.extend([decimal(number), value, optional(lifetime)]);
-    Call::new(&script::STORE_WRITE, keys(data), args)
+    let call = claim.shown(Call::of(&script::STORE_WRITE).key(data.key()).key(fence_key(data)));
+    call.number(number).arg(value).millis(lifetime.unwrap_or_default())
 }
 
 /// Decodes the reply to [`write()`].
@@ -98,7 +96,7 @@ pub fn written(reply: &Reply) -> Result<Fenced<Written>, DecodeError> {
 
 /// Registers a token for a value guarded elsewhere, such as keys that the caller writes with its own commands.
 pub fn check(data: &LockName, claim: &Claim<'_>) -> Call {
-    Call::new(&script::STORE_CHECK, vec![fence_key(data)], claim.args())
+    claim.shown(Call::of(&script::STORE_CHECK).key(fence_key(data)))
 }
 
 /// Decodes the reply to [`check`].
@@ -111,17 +109,9 @@ pub fn checked(reply: &Reply) -> Result<Fenced<()>, DecodeError> {
 }
 
 impl Claim<'_> {
-    fn args(&self) -> Vec<Bytes> {
-        vec![decimal(self.token), self.owner.clone(), optional(self.keep)]
+    fn shown(&self, call: Call) -> Call {
+        call.number(self.token).arg(self.owner).millis(self.keep.unwrap_or_default())
     }
-}
-
-fn keys(data: &LockName) -> Vec<Bytes> {
-    vec![data.to_key(), fence_key(data)]
-}
-
-fn optional(duration: Option<Duration>) -> Bytes {
-    duration.map_or_else(|| decimal(0), millis)
 }
 
 /// Decodes a register's decision. `admitted` decodes the reply of an admission.

@@ -3,108 +3,16 @@
 use crate::link::ServerError;
 use crate::reply::Reply;
 use bytes::Bytes;
-use std::fmt::{self, Write as _};
 use thiserror::Error;
-
-/// A value from a server. It keeps only the type information that a client needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "these are all that the protocol has")]
-pub enum Frame {
-    /// Null, in any of its three forms.
-    Nil,
-    /// An integer, or a boolean as 0 or 1.
-    Int(i64),
-    /// A simple, bulk or verbatim string, a floating-point number or a big number.
-    Text(Bytes),
-    /// An error reply.
-    Error(ServerError),
-    /// An array or a set.
-    Array(Vec<Self>),
-    /// The keys and values of a map, in the order of the wire.
-    Map(Vec<(Self, Self)>),
-}
-
-impl Frame {
-    /// The error reply, if this frame is one.
-    pub const fn error(&self) -> Option<&ServerError> {
-        match self {
-            Self::Error(error) => Some(error),
-            _ => None,
-        }
-    }
-
-    /// The integer, if this frame is one.
-    pub const fn int(&self) -> Option<i64> {
-        match self {
-            Self::Int(value) => Some(*value),
-            _ => None,
-        }
-    }
-
-    /// The bytes of this string.
-    pub const fn bytes(&self) -> Option<&Bytes> {
-        match self {
-            Self::Text(text) => Some(text),
-            _ => None,
-        }
-    }
-
-    /// Converts this string into its bytes.
-    pub fn into_bytes(self) -> Option<Bytes> {
-        match self {
-            Self::Text(text) => Some(text),
-            _ => None,
-        }
-    }
-
-    /// The string, if this frame is one and is valid UTF-8.
-    pub fn text(&self) -> Option<&str> {
-        std::str::from_utf8(self.bytes()?).ok()
-    }
-
-    /// The elements of this array.
-    pub fn array(&self) -> Option<&[Self]> {
-        match self {
-            Self::Array(elements) => Some(elements),
-            _ => None,
-        }
-    }
-
-    /// Converts the frame into the reply of a script. An error within an array becomes its text.
-    ///
-    /// # Errors
-    ///
-    /// The frame is an error reply.
-    pub fn into_reply(self) -> Result<Reply, ServerError> {
-        match self {
-            Self::Error(error) => Err(error),
-            other => Ok(other.into_value()),
-        }
-    }
-
-    fn into_value(self) -> Reply {
-        match self {
-            Self::Nil => Reply::Nil,
-            Self::Int(value) => Reply::Int(value),
-            Self::Text(text) => Reply::Bulk(text),
-            Self::Error(error) => Reply::Bulk(Bytes::copy_from_slice(error.text().as_bytes())),
-            Self::Array(elements) => Reply::Array(elements.into_iter().map(Self::into_value).collect()),
-            Self::Map(entries) => {
-                let flat = entries.into_iter().flat_map(|(key, value)| [key, value]);
-                Reply::Array(flat.map(Self::into_value).collect())
-            }
-        }
-    }
-}
 
 /// A message from the server: the reply to a command, or a RESP3 push, which is not a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "these are all that the protocol has")]
 pub enum Received {
     /// The reply to the oldest command without a reply.
-    Reply(Frame),
+    Reply(Reply),
     /// A push, such as a message on a channel.
-    Push(Vec<Frame>),
+    Push(Vec<Reply>),
 }
 
 /// The limits of one reply.
@@ -131,7 +39,7 @@ impl Default for Limits {
 pub enum Malformed {
     /// The bytes are not RESP.
     #[error("its answer begins with {0}")]
-    NotResp(Excerpt),
+    NotResp(String),
     /// A reply exceeds one of the [`Limits`].
     #[error("its reply is too large: more than {limit} {unit}")]
     TooLarge {
@@ -145,47 +53,12 @@ pub enum Malformed {
     Refused(ServerError),
     /// A reply arrived without a command.
     #[error("it sent a reply without a command: {0}")]
-    Unasked(Excerpt),
+    Unasked(String),
 }
 
 /// The first bytes from the server, for an error message.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Excerpt(Vec<u8>);
-
-impl Excerpt {
-    const LEN: usize = 80;
-
-    pub(super) fn new(bytes: &[u8]) -> Self {
-        Self(bytes[..bytes.len().min(Self::LEN)].to_vec())
-    }
-
-    pub(super) fn of_frame(frame: &Frame) -> Self {
-        let mut excerpt = Self(Vec::new());
-        // The error means that the excerpt is full.
-        let _ = write!(excerpt, "{frame:?}");
-        excerpt
-    }
-}
-
-/// Stops when full, so a long frame is not formatted completely.
-impl fmt::Write for Excerpt {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = Self::LEN - self.0.len();
-        self.0.extend_from_slice(&text.as_bytes()[..text.len().min(room)]);
-        if text.len() < room { Ok(()) } else { Err(fmt::Error) }
-    }
-}
-
-impl fmt::Display for Excerpt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\"", self.0.escape_ascii())
-    }
-}
-
-impl fmt::Debug for Excerpt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
+pub(super) fn excerpt(bytes: &[u8]) -> String {
+    format!("\"{}\"", bytes[..bytes.len().min(80)].escape_ascii())
 }
 
 /// Decodes a stream of replies. It resumes where the bytes ended, and reads each byte once.
@@ -210,7 +83,7 @@ pub struct Decoder {
 struct Open {
     kind: u8,
     missing: usize,
-    elements: Vec<Frame>,
+    elements: Vec<Reply>,
 }
 
 impl Decoder {
@@ -243,7 +116,7 @@ impl Decoder {
             let received = match step {
                 Step::Incomplete => return Ok(None),
                 Step::Header => None,
-                Step::Frame(frame) => self.place(frame),
+                Step::Reply(frame) => self.place(frame),
             };
             if let Some(received) = received {
                 self.used = 0;
@@ -253,13 +126,8 @@ impl Decoder {
         }
     }
 
-    /// The received bytes that are not yet decoded, for an error message.
-    pub(super) fn rest(&self) -> Excerpt {
-        Excerpt::new(&self.buffer[self.start..])
-    }
-
     /// Adds a frame to its aggregate, and closes each aggregate that it completes.
-    fn place(&mut self, mut frame: Frame) -> Option<Received> {
+    fn place(&mut self, mut frame: Reply) -> Option<Received> {
         loop {
             let Some(parent) = self.open.last_mut() else { return Some(Received::Reply(frame)) };
             parent.elements.push(frame);
@@ -270,10 +138,9 @@ impl Decoder {
             let Open { kind, elements, .. } = self.open.pop()?;
             frame = match kind {
                 b'>' => return Some(Received::Push(elements)),
-                b'%' => map(elements),
                 // An attribute only describes the value after it.
                 b'|' => return None,
-                _ => Frame::Array(elements),
+                _ => Reply::Array(elements),
             };
         }
     }
@@ -296,14 +163,14 @@ impl Decoder {
             return Err(self.not_resp());
         };
         let step = match (*kind, line) {
-            (b'+', text) => Some(Step::Frame(Frame::Text(Bytes::copy_from_slice(text)))),
-            (b'-', text) => Some(Step::Frame(Frame::Error(ServerError::new(String::from_utf8_lossy(text))))),
-            (b':', digits) => integer(digits).map(|value| Step::Frame(Frame::Int(value))),
-            (b',', digits) if is_double(digits) => Some(Step::Frame(Frame::Text(Bytes::copy_from_slice(digits)))),
-            (b'(', digits) if is_big_number(digits) => Some(Step::Frame(Frame::Text(Bytes::copy_from_slice(digits)))),
-            (b'_', b"") | (b'$' | b'*', b"-1") => Some(Step::Frame(Frame::Nil)),
-            (b'#', b"t") => Some(Step::Frame(Frame::Int(1))),
-            (b'#', b"f") => Some(Step::Frame(Frame::Int(0))),
+            (b'+', text) => Some(Step::Reply(Reply::Bulk(Bytes::copy_from_slice(text)))),
+            (b'-', text) => Some(Step::Reply(Reply::Error(ServerError::new(String::from_utf8_lossy(text))))),
+            (b':', digits) => integer(digits).map(|value| Step::Reply(Reply::Int(value))),
+            (b',', digits) if is_double(digits) => Some(Step::Reply(Reply::Bulk(Bytes::copy_from_slice(digits)))),
+            (b'(', digits) if is_big_number(digits) => Some(Step::Reply(Reply::Bulk(Bytes::copy_from_slice(digits)))),
+            (b'_', b"") | (b'$' | b'*', b"-1") => Some(Step::Reply(Reply::Nil)),
+            (b'#', b"t") => Some(Step::Reply(Reply::Int(1))),
+            (b'#', b"f") => Some(Step::Reply(Reply::Int(0))),
             (kind @ (b'$' | b'=' | b'!'), digits) => match length(digits) {
                 Some(len) => {
                     if kind == b'!' && len > self.limits.line {
@@ -335,7 +202,7 @@ impl Decoder {
             return Ok(None);
         }
         let missing = if matches!(kind, b'%' | b'|') { len.saturating_mul(2) } else { len };
-        self.charge(missing.saturating_mul(size_of::<Frame>()))?;
+        self.charge(missing.saturating_mul(size_of::<Reply>()))?;
         if self.open.len() >= self.limits.depth {
             return Err(Malformed::TooLarge { limit: self.limits.depth, unit: "arrays within arrays" });
         }
@@ -344,11 +211,7 @@ impl Decoder {
             self.open.push(Open { kind, missing, elements: Vec::with_capacity(missing.min(64)) });
             return Ok(Some(Step::Header));
         }
-        Ok(Some(match kind {
-            b'%' => Step::Frame(Frame::Map(Vec::new())),
-            b'|' => Step::Header,
-            _ => Step::Frame(Frame::Array(Vec::new())),
-        }))
+        Ok(Some(if kind == b'|' { Step::Header } else { Step::Reply(Reply::Array(Vec::new())) }))
     }
 
     /// Decodes the `len` bytes of a string, and the line end after them.
@@ -361,17 +224,17 @@ impl Decoder {
             _ => return Err(self.not_resp()),
         }
         let frame = match kind {
-            b'!' => Frame::Error(ServerError::new(String::from_utf8_lossy(text))),
+            b'!' => Reply::Error(ServerError::new(String::from_utf8_lossy(text))),
             // A verbatim string begins with its format, such as `txt:`.
             b'=' => match text {
-                [_, _, _, b':', text @ ..] => Frame::Text(Bytes::copy_from_slice(text)),
+                [_, _, _, b':', text @ ..] => Reply::Bulk(Bytes::copy_from_slice(text)),
                 _ => return Err(self.not_resp()),
             },
-            _ => Frame::Text(Bytes::copy_from_slice(text)),
+            _ => Reply::Bulk(Bytes::copy_from_slice(text)),
         };
         self.start += len + 2;
         self.string = None;
-        Ok(Step::Frame(frame))
+        Ok(Step::Reply(frame))
     }
 
     /// Counts memory of the reply that is arriving.
@@ -392,7 +255,7 @@ impl Decoder {
     }
 
     fn not_resp(&self) -> Malformed {
-        Malformed::NotResp(self.rest())
+        Malformed::NotResp(excerpt(&self.buffer[self.start..]))
     }
 
     const fn long_line(&self) -> Malformed {
@@ -406,7 +269,7 @@ enum Step {
     Incomplete,
     /// The beginning of a string or an aggregate.
     Header,
-    Frame(Frame),
+    Reply(Reply),
 }
 
 /// The possible first bytes of a frame.
@@ -414,11 +277,6 @@ const KINDS: &[u8] = b"+-:$*_#,(!=%~>|";
 
 /// Capacity that an idle buffer keeps.
 const IDLE: usize = 4096;
-
-fn map(elements: Vec<Frame>) -> Frame {
-    let mut elements = elements.into_iter();
-    Frame::Map(std::iter::from_fn(|| Some((elements.next()?, elements.next()?))).collect())
-}
 
 fn integer(digits: &[u8]) -> Option<i64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
@@ -445,8 +303,8 @@ fn is_big_number(digits: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn text(text: &'static str) -> Frame {
-        Frame::Text(Bytes::from_static(text.as_bytes()))
+    fn text(text: &'static str) -> Reply {
+        Reply::Bulk(Bytes::from_static(text.as_bytes()))
     }
 
     fn decoded(wire: &[u8]) -> Result<Vec<Received>, Malformed> {
@@ -459,7 +317,7 @@ mod tests {
         Ok(all)
     }
 
-    fn reply(wire: &[u8]) -> Frame {
+    fn reply(wire: &[u8]) -> Reply {
         match decoded(wire).expect("RESP").as_slice() {
             [Received::Reply(frame)] => frame.clone(),
             other => panic!("one reply, not {other:?}"),
@@ -475,38 +333,38 @@ mod tests {
 
     #[test]
     fn every_kind_of_frame_is_decoded() {
-        let error = |text: &str| Frame::Error(ServerError::new(text));
+        let error = |text: &str| Reply::Error(ServerError::new(text));
         assert_eq!(reply(b"+OK\r\n"), text("OK"));
         assert_eq!(reply(b"-ERR no\r\n"), error("ERR no"));
         assert_eq!(reply(b"!5\r\nERR x\r\n"), error("ERR x"));
-        assert_eq!(reply(b":-7\r\n"), Frame::Int(-7));
-        assert_eq!(reply(b"#t\r\n"), Frame::Int(1));
+        assert_eq!(reply(b":-7\r\n"), Reply::Int(-7));
+        assert_eq!(reply(b"#t\r\n"), Reply::Int(1));
         assert_eq!(reply(b"$4\r\na\r\nb\r\n"), text("a\r\nb"));
         assert_eq!(reply(b"=6\r\ntxt:ab\r\n"), text("ab"));
         assert_eq!(reply(b",1.5\r\n"), text("1.5"));
         assert_eq!(reply(b"(-12345678901234567890123\r\n"), text("-12345678901234567890123"));
         for nil in [&b"$-1\r\n"[..], b"*-1\r\n", b"_\r\n"] {
-            assert_eq!(reply(nil), Frame::Nil);
+            assert_eq!(reply(nil), Reply::Nil);
         }
-        let set = Frame::Array(vec![error("ERR in")]);
-        let map = Frame::Map(vec![(text("k"), set)]);
-        let inner = Frame::Array(vec![text("a"), Frame::Array(Vec::new())]);
+        let set = Reply::Array(vec![error("ERR in")]);
+        let map = Reply::Array(vec![text("k"), set]);
+        let inner = Reply::Array(vec![text("a"), Reply::Array(Vec::new())]);
         let nested = b"*3\r\n:1\r\n*2\r\n+a\r\n*0\r\n%1\r\n+k\r\n~1\r\n-ERR in\r\n";
-        assert_eq!(reply(nested), Frame::Array(vec![Frame::Int(1), inner, map]));
+        assert_eq!(reply(nested), Reply::Array(vec![Reply::Int(1), inner, map]));
     }
 
     #[test]
     fn attribute_is_no_value() {
         assert_eq!(reply(b"|1\r\n+ttl\r\n:3\r\n$1\r\nv\r\n"), text("v"));
         let array = reply(b"*2\r\n|0\r\n:1\r\n|1\r\n+a\r\n*1\r\n:9\r\n:2\r\n");
-        assert_eq!(array, Frame::Array(vec![Frame::Int(1), Frame::Int(2)]));
+        assert_eq!(array, Reply::Array(vec![Reply::Int(1), Reply::Int(2)]));
     }
 
     #[test]
     fn push_stands_between_replies() {
         let all = decoded(b":1\r\n>2\r\n+message\r\n+c\r\n:2\r\n").expect("RESP");
         let push = Received::Push(vec![text("message"), text("c")]);
-        assert_eq!(all, [Received::Reply(Frame::Int(1)), push, Received::Reply(Frame::Int(2))]);
+        assert_eq!(all, [Received::Reply(Reply::Int(1)), push, Received::Reply(Reply::Int(2))]);
         assert!(decoded(b"*1\r\n>1\r\n+x\r\n").is_err(), "a push within a reply");
     }
 
@@ -606,14 +464,6 @@ mod tests {
     }
 
     #[test]
-    fn excerpt_of_a_long_frame_is_its_beginning() {
-        let long = Frame::Array(vec![text("abc"); 100]);
-        let whole = format!("{long:?}");
-        assert_eq!(Excerpt::of_frame(&long), Excerpt::new(whole.as_bytes()));
-        assert_eq!(Excerpt::of_frame(&Frame::Int(7)), Excerpt::new(b"Int(7)"));
-    }
-
-    #[test]
     fn buffer_of_an_idle_decoder_is_small() {
         let mut decoder = Decoder::default();
         let long = [b"$100000\r\n".as_slice(), &vec![b'x'; 100_000], b"\r\n"].concat();
@@ -625,8 +475,8 @@ mod tests {
 
     #[test]
     fn replies_become_values_and_errors() {
-        assert_eq!(reply(b"-OOM no\r\n").into_reply(), Err(ServerError::new("OOM no")));
-        let array = reply(b"*3\r\n$1\r\nx\r\n:7\r\n*1\r\n_\r\n").into_reply();
+        assert_eq!(reply(b"-OOM no\r\n").into_result(), Err(ServerError::new("OOM no")));
+        let array = reply(b"*3\r\n$1\r\nx\r\n:7\r\n*1\r\n_\r\n").into_result();
         let inner = Reply::Array(vec![Reply::Nil]);
         assert_eq!(array, Ok(Reply::Array(vec![Reply::Bulk(Bytes::from_static(b"x")), Reply::Int(7), inner])));
     }

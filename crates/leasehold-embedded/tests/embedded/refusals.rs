@@ -66,7 +66,6 @@ const STORIES: &[Story] = &[
     ("fenced_fair/acquire", "", "s queue timeout marks token", "me:1 1 1000 1 0 0 SETTINGS PUBLISH chan"),
     ("fenced/acquire", "", "k token", "me:1 1 1000 0"),
     ("fenced/acquire", "HSET k me:1 1; PEXPIRE k 500; SET token 7", "k token", "me:1 2 1000 0"),
-    ("fenced/token", "SET token 7", "token", ""),
     ("simple/acquire", "", "k", "me 1 1000 0"),
     ("simple/acquire", "SET k me PX 500", "k", "me 1 1000 0"),
     ("simple/release", "SET k me PX 500", "k", "me 0"),

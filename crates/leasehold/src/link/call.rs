@@ -17,7 +17,7 @@ use leasehold_core::reply::Reply;
 use leasehold_core::scan::{ScanPage, Scanned, ServerId};
 use leasehold_core::script::Script;
 use leasehold_core::session::CallId;
-use leasehold_core::wire::{Event, Frame};
+use leasehold_core::wire::Event;
 use parking_lot::RwLock;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
@@ -64,14 +64,14 @@ impl Started {
     }
 
     /// Returns the outcome. Returns `None` after a refusal, which a task follows up.
-    fn outcome(self, reply: Result<Frame, LinkError>) -> Option<Outcome> {
+    fn outcome(self, reply: Result<Reply, LinkError>) -> Option<Outcome> {
         let refusal = match (self.plain, reply) {
             (_, Err(error)) => return Some(Err(error)),
             (Some(plain), Ok(frame)) => match plain.reply(&self.call, &frame) {
                 Some(reply) => return Some(Ok(reply)),
                 None => self.refusal_of_plain(plain, frame),
             },
-            (None, Ok(frame)) => match frame.into_reply() {
+            (None, Ok(frame)) => match frame.into_result() {
                 Ok(reply) => return Some(Ok(reply)),
                 Err(refusal) => Refusal::OfCall(refusal),
             },
@@ -80,8 +80,8 @@ impl Started {
         None
     }
 
-    fn refusal_of_plain(&self, plain: Plain, reply: Frame) -> Refusal {
-        let Frame::Error(refusal) = reply else {
+    fn refusal_of_plain(&self, plain: Plain, reply: Reply) -> Refusal {
+        let Reply::Error(refusal) = reply else {
             return Refusal::OfSubstitute(ServerError::new("the plain command changed nothing"));
         };
         if refusal.is_of_a_missing_command() && !refusal.text().contains(" key") {
@@ -96,8 +96,8 @@ impl Started {
     }
 
     /// The outcome of a call in a batch that the server ran. The link does not resend such a call.
-    fn outcome_in_batch(&self, batch: &'static Batch, reply: Frame) -> Outcome {
-        reply.into_reply().map_err(|refusal| {
+    fn outcome_in_batch(&self, batch: &'static Batch, reply: Reply) -> Outcome {
+        reply.into_result().map_err(|refusal| {
             let refusal = refusal.of_script(self.call.script(), batch.script());
             if refusal.proves_no_grant() {
                 // Some servers do not name the refused command of a batched script. A call sent alone learns it.
@@ -183,7 +183,7 @@ impl Pool {
         let Ok(loading) = connection.begin("SCRIPT", &[word("LOAD"), word(batch.script().source())]) else { return };
         let (pool, closed) = (Arc::downgrade(self), self.shared.closed.clone());
         drop(self.runtime.spawn(closed.run_until_cancelled_owned(async move {
-            if let Ok(Ok(Frame::Error(refusal))) = loading.await
+            if let Ok(Ok(Reply::Error(refusal))) = loading.await
                 && refusal.is_of_a_missing_command()
                 && let Some(pool) = pool.upgrade()
             {
@@ -193,14 +193,14 @@ impl Pool {
     }
 }
 
-fn split(batch: &'static Batch, calls: Vec<Started>, reply: Result<Frame, LinkError>, arrivals: &mut Vec<Arrival>) {
+fn split(batch: &'static Batch, calls: Vec<Started>, reply: Result<Reply, LinkError>, arrivals: &mut Vec<Arrival>) {
     let error = match reply {
-        Ok(Frame::Array(replies)) if replies.len() == calls.len() => {
+        Ok(Reply::Array(replies)) if replies.len() == calls.len() => {
             let each = calls.iter().zip(replies);
             arrivals.extend(each.map(|(call, reply)| Arrival::Outcome(call.id, call.outcome_in_batch(batch, reply))));
             return;
         }
-        Ok(Frame::Error(refusal)) => {
+        Ok(Reply::Error(refusal)) => {
             let Some(first) = calls.first() else { return };
             if first.pool.goes_on_alone(batch, slot_of(&first.call), &refusal) {
                 calls.into_iter().for_each(|started| started.follow_up(Refusal::OfSubstitute(refusal.clone())));
@@ -242,7 +242,7 @@ impl Arrivals {
 }
 
 impl Answer {
-    pub(super) fn complete(self, reply: Result<Frame, LinkError>, arrivals: &mut Vec<Arrival>) {
+    pub(super) fn complete(self, reply: Result<Reply, LinkError>, arrivals: &mut Vec<Arrival>) {
         match self {
             // The future may have been dropped.
             Self::Future(answer) => drop(answer.send(reply)),
@@ -301,7 +301,7 @@ pub(super) async fn call(pool: &Arc<Pool>, begun: u64, call: Call) -> Result<Rep
     let sent = route::unless_settled(pool.shared.send_barrier(false), begun, || {
         connection.begin("EVALSHA", &route::arguments(&call, call.script().sha1()))
     });
-    match connection.answered(sent?, timeout).await?.into_reply() {
+    match connection.answered(sent?, timeout).await?.into_result() {
         Ok(reply) => Ok(reply),
         Err(refusal) => refused(pool, manager, begun, call, Refusal::OfCall(refusal)).await,
     }
@@ -369,7 +369,7 @@ async fn follow_up(
             // would never load it. The reply is ignored.
             drop(connection.begin("SCRIPT", &[word("LOAD"), word(script)]));
         }
-        answer = connection.answered(sent?, timeout).await?.into_reply().map_err(Refusal::OfCall);
+        answer = connection.answered(sent?, timeout).await?.into_result().map_err(Refusal::OfCall);
     }
     answer.map_err(|refusal| route::refused(&manager, refusal.error().clone()))
 }
@@ -402,8 +402,8 @@ impl Scripts {
         let hashes = used.iter().map(|script| word(script.sha1()));
         let asked = std::iter::once(word("EXISTS")).chain(hashes).collect();
         let Ok(answer) = connection.send("SCRIPT", asked, timeout).await else { return };
-        let Some(known) = answer.array() else { return };
-        let lacking = used.iter().zip(known).filter(|(_, known)| known.int() == Some(0));
+        let Ok(known) = answer.array() else { return };
+        let lacking = used.iter().zip(known).filter(|(_, known)| known.int() == Ok(0));
         // Sequentially, so that renewals do not wait behind all of them.
         for (script, _) in lacking {
             let given = vec![word("LOAD"), word(script.source())];
@@ -451,6 +451,6 @@ async fn send_to(
     let timeout = slot.timeout();
     let connection = route::ready(&slot, timeout).await?;
     let answer = connection.send(command, args, timeout).await?;
-    let reply = answer.into_reply().map_err(|refusal| route::refused(&slot, refusal))?;
+    let reply = answer.into_result().map_err(|refusal| route::refused(&slot, refusal))?;
     Ok((reply, connection))
 }

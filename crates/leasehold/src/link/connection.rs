@@ -33,7 +33,8 @@ use crate::runtime::process::Process;
 use bytes::Bytes;
 use leasehold_core::batch::{Batch, MOST};
 use leasehold_core::link::{LinkError, ServerError};
-use leasehold_core::wire::{self, Fate, Frame, Malformed, Subscription, Wire};
+use leasehold_core::reply::Reply;
+use leasehold_core::wire::{self, Fate, Malformed, Subscription, Wire};
 use parking_lot::{Mutex, MutexGuard};
 use std::io::{self, ErrorKind};
 use std::sync::atomic::AtomicBool;
@@ -134,7 +135,7 @@ enum Writer {
 
 pub(super) enum Answer {
     /// A future. It may have been dropped.
-    Future(oneshot::Sender<Result<Frame, LinkError>>),
+    Future(oneshot::Sender<Result<Reply, LinkError>>),
     Session(Started),
     Batch(&'static Batch, Vec<Started>),
 }
@@ -155,7 +156,7 @@ impl Answer {
     }
 }
 
-pub(super) type Sent = oneshot::Receiver<Result<Frame, LinkError>>;
+pub(super) type Sent = oneshot::Receiver<Result<Reply, LinkError>>;
 
 impl Connection {
     /// Connects once, on the background's runtime: the stand-in runs there.
@@ -224,7 +225,7 @@ impl Connection {
         command: &'static str,
         args: Vec<Bytes>,
         timeout: Duration,
-    ) -> Result<Frame, LinkError> {
+    ) -> Result<Reply, LinkError> {
         let sent = self.begin(command, &args)?;
         drop(args);
         self.answered(sent, timeout).await
@@ -253,12 +254,12 @@ impl Connection {
         let (channel, answer) = (channel.clone(), Answer::Future(answer));
         self.shared.send(&self.server, |state| state.wire().subscription(what, channel, self.resp3, answer))?;
         match self.answered(sent, timeout).await? {
-            Frame::Error(refusal) => Ok(Err(refusal)),
+            Reply::Error(refusal) => Ok(Err(refusal)),
             _ => Ok(Ok(())),
         }
     }
 
-    pub(super) async fn answered(&self, sent: Sent, timeout: Duration) -> Result<Frame, LinkError> {
+    pub(super) async fn answered(&self, sent: Sent, timeout: Duration) -> Result<Reply, LinkError> {
         match tokio::time::timeout(timeout, sent).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(LinkError::Unknown(format!("the connection to {} was lost", self.server))),

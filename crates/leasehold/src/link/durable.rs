@@ -20,7 +20,6 @@ use leasehold_core::call::{Call, Replicas};
 use leasehold_core::command::durable as mark;
 use leasehold_core::link::{LinkError, ServerError};
 use leasehold_core::reply::Reply;
-use leasehold_core::wire::Frame;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
@@ -65,12 +64,12 @@ impl Durable {
     }
 
     /// Decodes the number of acknowledgements. Without the primary's acknowledgement, none counts.
-    fn acknowledgements(&self, reply: &Frame) -> Option<i64> {
+    fn acknowledgements(&self, reply: &Reply) -> Option<i64> {
         if !self.fsync {
-            return reply.int().map(|replicas| replicas.max(0));
+            return reply.int().ok().map(|replicas| replicas.max(0));
         }
-        let [own, replicas] = reply.array()? else { return None };
-        Some(if own.int()? > 0 { replicas.int()?.max(0) + 1 } else { 0 })
+        let [own, replicas] = reply.array().ok()? else { return None };
+        Some(if own.int().ok()? > 0 { replicas.int().ok()?.max(0) + 1 } else { 0 })
     }
 
     /// Waits for a free connection. Prefers the first connections; further connections open only on demand. `node` is the target of a redirection;
@@ -122,7 +121,7 @@ impl Durable {
             let answered = |sent| connection.answered(sent, turn.manager.reply_timeout());
             let (answer, mark, wait) = futures_util::join!(answered(answer), answered(mark), answered(wait));
             let (answer, mark, wait) = (answer?, mark.map_err(unknown)?, wait.map_err(unknown)?);
-            let refusal = match answer.into_reply() {
+            let refusal = match answer.into_result() {
                 Ok(reply) => {
                     let acknowledged = self.acknowledged(&turn.manager, mark, waiting, &wait)?;
                     return Ok(Reply::Array(vec![reply, Reply::Int(acknowledged)]));
@@ -147,11 +146,11 @@ impl Durable {
     fn acknowledged(
         &self,
         manager: &ConnectionManager,
-        mark: Frame,
+        mark: Reply,
         waiting: &str,
-        wait: &Frame,
+        wait: &Reply,
     ) -> Result<i64, LinkError> {
-        let marked = mark.into_reply().map(|reply| mark::marked(&reply));
+        let marked = mark.into_result().map(|reply| mark::marked(&reply));
         let refusals = [("EVAL", marked.as_ref().err()), (waiting, wait.error())];
         for (command, refusal) in refusals {
             if let Some(refusal) = refusal.filter(|refusal| refusal.is_of_a_missing_command()) {

@@ -10,7 +10,7 @@ use crate::PublishCommand;
 use bytes::Bytes;
 use leasehold_core::link::{LinkError, ServerError, ServerInfo};
 use leasehold_core::plain::Plain;
-use leasehold_core::wire::Frame;
+use leasehold_core::reply::Reply;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ pub(super) async fn greet(
         Some(database) => answered(database).await?.error().cloned(),
         None => None,
     };
-    let id = answered(id).await?.int().or(greeted);
+    let id = answered(id).await?.int().ok().or(greeted);
     let own = answered(own).await?;
     // A server that loads its data answers INFO but refuses PING. A user without PING may still call scripts. So may
     // all users of a server that cannot save its data, although it refuses each call.
@@ -73,7 +73,7 @@ pub(super) async fn greet(
     let (info, role) = (answered(info).await?, answered(role).await?);
     let mut about = About::parse(info.text().unwrap_or_default(), role.text().unwrap_or_default());
     about.id = id;
-    about.address = own.text().zip(id).and_then(|(line, id)| server_address(line, id));
+    about.address = own.text().ok().zip(id).and_then(|(line, id)| server_address(line, id));
     for named in named {
         // Servers before 7.2 do not know this command.
         answered(named).await?;
@@ -102,9 +102,9 @@ fn is_unknown(refusal: &ServerError) -> bool {
     refusal.code() == "NOPROTO" || refusal.text().contains("unknown command")
 }
 
-fn id_in_greeting(reply: &Frame) -> Option<i64> {
-    let Frame::Map(entries) = reply else { return None };
-    entries.iter().find(|(key, _)| key.text() == Some("id"))?.1.int()
+fn id_in_greeting(reply: &Reply) -> Option<i64> {
+    let (entries, _) = reply.array().ok()?.as_chunks();
+    entries.iter().find(|[key, _]| key.text() == Ok("id"))?[1].int().ok()
 }
 
 /// The server's own address in the reply to `CLIENT INFO`, if the reply is about the connection with this id.
@@ -176,14 +176,14 @@ async fn primary(
     if let Some(refusal) = answer.error() {
         return Err(ConnectError::of_refusal(&sentinel.server, refusal));
     }
-    if answer == Frame::Nil {
+    if answer == Reply::Nil {
         return Err(ConnectError::Address(format!(
             "the Sentinel at {} knows no primary with the name {service:?}; correct sentinelServiceName",
             sentinel.server
         )));
     }
     let address = match answer.array() {
-        Some([host, port]) => host.text().zip(port.text().and_then(|port| port.parse().ok())),
+        Ok([host, port]) => host.text().ok().zip(port.text().ok().and_then(|port| port.parse().ok())),
         _ => None,
     };
     match address.filter(|(host, _)| target::is_announced_host(host)) {
@@ -310,22 +310,17 @@ fn without_fsync(server: String, refusal: &ServerError) -> ConnectError {
 }
 
 /// Whether `INFO modules` lists the CRDT module of Redis Enterprise.
-fn has_crdt(answer: &Frame) -> bool {
+fn has_crdt(answer: &Reply) -> bool {
     let is_crdt = |line: &str| line.split(&[':', ','][..]).any(|word| word.trim() == "name=crdt");
-    answer.text().is_some_and(|info| info.lines().any(is_crdt))
+    answer.text().is_ok_and(|info| info.lines().any(is_crdt))
 }
 
-fn configured(answer: &Frame) -> Option<String> {
-    match answer {
-        Frame::Map(entries) => entries.first()?.1.text(),
-        Frame::Array(parts) => parts.get(1)?.text(),
-        _ => None,
-    }
-    .map(str::to_owned)
+fn configured(answer: &Reply) -> Option<String> {
+    answer.array().ok()?.get(1)?.text().ok().map(str::to_owned)
 }
 
-fn reported_policy(answer: &Frame) -> Option<String> {
-    let mut lines = answer.text()?.lines();
+fn reported_policy(answer: &Reply) -> Option<String> {
+    let mut lines = answer.text().ok()?.lines();
     lines.find_map(|line| line.strip_prefix("maxmemory_policy:")).map(|policy| policy.trim().to_owned())
 }
 

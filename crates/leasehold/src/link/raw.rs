@@ -8,7 +8,7 @@ use super::target::{Endpoint, Server, ServerTarget};
 use super::{handshake, target};
 use bytes::Bytes;
 use futures_util::future::join_all;
-use leasehold_core::wire::Frame;
+use leasehold_core::reply::Reply;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,10 +34,10 @@ impl RawConnection {
     /// # Cancel safety
     ///
     /// The server may still execute the command after the future is dropped.
-    pub async fn ask(&self, command: &'static str, args: &[&str]) -> Result<Frame, String> {
+    pub async fn ask(&self, command: &'static str, args: &[&str]) -> Result<Reply, String> {
         let args = args.iter().map(|arg| Bytes::copy_from_slice(arg.as_bytes())).collect();
         match self.connection.send(command, args, self.timeout).await {
-            Ok(Frame::Error(refusal)) => Err(refusal.text().to_owned()),
+            Ok(Reply::Error(refusal)) => Err(refusal.text().to_owned()),
             Ok(reply) => Ok(reply),
             Err(error) => Err(error.to_string()),
         }

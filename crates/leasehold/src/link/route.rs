@@ -10,7 +10,7 @@ use super::target;
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{LinkError, ServerError};
-use leasehold_core::wire::Frame;
+use leasehold_core::reply::Reply;
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -286,18 +286,18 @@ impl Slots {
 
     /// Applies a reply to `CLUSTER SLOTS`, and returns the slots with a new owner. `asked` is the host of the replying
     /// node. It replaces a host that the node does not know about itself.
-    fn learn(&self, answer: &Frame, asked: &str) -> Result<Vec<u16>, String> {
-        let parse = |range: &Frame| {
-            let [first, last, primary, ..] = range.array()? else { return None };
-            let [host, port, ..] = primary.array()? else { return None };
-            let slots = u16::try_from(first.int()?).ok()?..=u16::try_from(last.int()?).ok()?;
-            let port = u16::try_from(port.int()?).ok().filter(|port| *port != 0)?;
-            let host = host.text().filter(|host| !host.is_empty() && *host != "?").unwrap_or(asked);
+    fn learn(&self, answer: &Reply, asked: &str) -> Result<Vec<u16>, String> {
+        let parse = |range: &Reply| {
+            let [first, last, primary, ..] = range.array().ok()? else { return None };
+            let [host, port, ..] = primary.array().ok()? else { return None };
+            let slots = u16::try_from(first.int().ok()?).ok()?..=u16::try_from(last.int().ok()?).ok()?;
+            let port = u16::try_from(port.int().ok()?).ok().filter(|port| *port != 0)?;
+            let host = host.text().ok().filter(|host| !host.is_empty() && *host != "?").unwrap_or(asked);
             (!slots.is_empty() && target::is_announced_host(host)).then(|| (slots, format!("{host}:{port}")))
         };
         let mut free = vec![true; SLOTS];
         let mut read = Vec::new();
-        for range in answer.array().ok_or("CLUSTER SLOTS did not answer with an array")? {
+        for range in answer.array().map_err(|_| "CLUSTER SLOTS did not answer with an array")? {
             let (slots, address) = parse(range).ok_or("CLUSTER SLOTS answered with a range that cannot be read")?;
             let own = free.get_mut(usize::from(*slots.start())..=usize::from(*slots.end()));
             let own = own.ok_or("CLUSTER SLOTS answered with numbers out of range")?;
@@ -341,9 +341,9 @@ impl Map {
 mod tests {
     use super::*;
 
-    fn range(first: i64, last: i64, host: &'static str, port: i64) -> Frame {
-        let host = Frame::Text(host.into());
-        Frame::Array(vec![Frame::Int(first), Frame::Int(last), Frame::Array(vec![host, Frame::Int(port)])])
+    fn range(first: i64, last: i64, host: &'static str, port: i64) -> Reply {
+        let host = Reply::Bulk(host.into());
+        Reply::Array(vec![Reply::Int(first), Reply::Int(last), Reply::Array(vec![host, Reply::Int(port)])])
     }
 
     #[test]
@@ -358,7 +358,7 @@ mod tests {
     #[test]
     fn earlier_owners_stay_carriers() {
         let slots = Slots::default();
-        let answer = Frame::Array(vec![range(0, 99, "a", 1), range(100, 16_383, "", 2)]);
+        let answer = Reply::Array(vec![range(0, 99, "a", 1), range(100, 16_383, "", 2)]);
         assert_eq!(slots.learn(&answer, "seed").map(|changed| changed.len()), Ok(SLOTS));
         let (a, b) = (slots.node("a:1"), slots.node("seed:2"));
         assert_eq!((slots.owner(99), slots.owner(100)), (Some(a), Some(b)));
@@ -375,7 +375,7 @@ mod tests {
     #[test]
     fn goal_counts_as_carrier_until_quiet_for_two_audits() {
         let slots = Slots::default();
-        slots.learn(&Frame::Array(vec![range(0, 16_383, "a", 1)]), "seed").expect("a map");
+        slots.learn(&Reply::Array(vec![range(0, 16_383, "a", 1)]), "seed").expect("a map");
         let (a, goal) = (slots.node("a:1"), slots.node("goal:1"));
         let told = || (slots.settled_carriers(7), slots.in_use());
         slots.asked(7, goal);
@@ -403,8 +403,8 @@ mod tests {
     #[test]
     fn nodes_that_own_nothing_are_forgotten_with_their_addresses() {
         let slots = Slots::default();
-        slots.learn(&Frame::Array(vec![range(0, 16_383, "a", 1)]), "seed").expect("a map");
-        slots.learn(&Frame::Array(vec![range(0, 16_383, "b", 1)]), "seed").expect("a map");
+        slots.learn(&Reply::Array(vec![range(0, 16_383, "a", 1)]), "seed").expect("a map");
+        slots.learn(&Reply::Array(vec![range(0, 16_383, "b", 1)]), "seed").expect("a map");
         let (a, b) = (slots.node("a:1"), slots.node("b:1"));
         assert_eq!((slots.map.read().others.len(), slots.settled_carriers(7)), (SLOTS, vec![b]));
         slots.prune_unowned();
@@ -415,10 +415,10 @@ mod tests {
     #[test]
     fn nonsense_is_an_error() {
         let slots = Slots::default();
-        assert!(slots.learn(&Frame::Int(1), "x").is_err());
-        assert!(slots.learn(&Frame::Array(vec![]), "x").is_err());
+        assert!(slots.learn(&Reply::Int(1), "x").is_err());
+        assert!(slots.learn(&Reply::Array(vec![]), "x").is_err());
         for (first, last, port) in [(0, 16_384, 1), (-1, 5, 1), (7, 6, 1), (0, 5, 0), (0, 5, -1), (0, 5, 65_536)] {
-            let answer = Frame::Array(vec![range(0, 0, "a", 1), range(first, last, "b", port)]);
+            let answer = Reply::Array(vec![range(0, 0, "a", 1), range(first, last, "b", port)]);
             assert!(slots.learn(&answer, "x").is_err(), "{first} to {last} at {port}");
         }
         assert_eq!(slots.primaries(), [0; 0]);
@@ -427,7 +427,7 @@ mod tests {
     #[test]
     fn slot_with_two_owners_is_an_error_and_no_node_is_kept() {
         let slots = Slots::default();
-        let answer = Frame::Array((1..=300).map(|port| range(0, 16_383, "a", port)).collect());
+        let answer = Reply::Array((1..=300).map(|port| range(0, 16_383, "a", port)).collect());
         assert!(slots.learn(&answer, "x").is_err());
         assert_eq!((slots.primaries(), slots.address(0)), (vec![], None));
     }
@@ -437,14 +437,14 @@ mod tests {
         static LONG: [u8; 300] = [b'a'; 300];
         let slots = Slots::default();
         for host in [std::str::from_utf8(&LONG).expect("letters"), "a b", "a\r\nb", "\u{1b}[2J"] {
-            assert!(slots.learn(&Frame::Array(vec![range(0, 16_383, host, 1)]), "x").is_err(), "{host:?}");
+            assert!(slots.learn(&Reply::Array(vec![range(0, 16_383, host, 1)]), "x").is_err(), "{host:?}");
         }
     }
 
     #[test]
     fn ipv6_node_is_one_however_its_address_is_written() {
         let slots = Slots::default();
-        slots.learn(&Frame::Array(vec![range(0, 16_383, "::1", 7000)]), "seed").expect("a map");
+        slots.learn(&Reply::Array(vec![range(0, 16_383, "::1", 7000)]), "seed").expect("a map");
         let node = slots.node("::1:7000");
         assert_eq!((slots.node("[::1]:7000"), slots.primaries()), (node, vec![node]));
         assert_eq!(slots.address(node).as_deref(), Some("[::1]:7000"));

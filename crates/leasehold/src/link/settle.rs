@@ -127,7 +127,7 @@ async fn kill(
     }
     let args = vec![word("KILL"), word("ID"), id.to_string().into()];
     let answer = killer.send("CLIENT", args, by.timeout()).await?;
-    if answer.int().is_some() {
+    if answer.int().is_ok() {
         connection.confirmed_dead.store(true, Ordering::Release);
         return Ok(Settled::Proven);
     }

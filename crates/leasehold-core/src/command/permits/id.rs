@@ -80,7 +80,7 @@ impl PermitId {
 
 impl fmt::Display for PermitId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
     }
 }
 
@@ -94,17 +94,10 @@ impl FromStr for PermitId {
     type Err = InvalidPermitId;
 
     fn from_str(text: &str) -> Result<Self, InvalidPermitId> {
-        let digits = text.as_bytes();
-        if digits.len() != 2 * ID_BYTES {
-            return Err(InvalidPermitId);
-        }
-        let digit = |at: usize| char::from(digits[at]).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        let mut id = [0; ID_BYTES];
-        for (at, byte) in id.iter_mut().enumerate() {
-            let (Some(high), Some(low)) = (digit(2 * at), digit(2 * at + 1)) else { return Err(InvalidPermitId) };
-            *byte = high << 4 | low;
-        }
-        Ok(Self(id))
+        // `from_str_radix` accepts a sign.
+        let is_hexadecimal = text.len() == 2 * ID_BYTES && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let id = u128::from_str_radix(text, 16).ok().filter(|_| is_hexadecimal).ok_or(InvalidPermitId)?;
+        Ok(Self(id.to_be_bytes()))
     }
 }
 

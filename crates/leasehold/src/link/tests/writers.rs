@@ -6,7 +6,7 @@ use super::super::target::Server;
 use super::memory::{End, Memory};
 use super::*;
 use futures_util::future::join_all;
-use leasehold_core::wire::Frame;
+use leasehold_core::reply::Reply;
 use leasehold_test_support::{Resp, take_request};
 use std::pin::pin;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn commands_of_threads_that_write_at_once_keep_the_order_of_each_thread() {
                     let sent: Vec<_> = (0..COMMANDS).map(send).collect();
                     for (number, sent) in sent.into_iter().enumerate() {
                         let reply = runtime.block_on(connection.answered(sent, HUNG));
-                        assert_eq!(reply, Ok(Frame::Text(text(thread, number))), "seed {seed}");
+                        assert_eq!(reply, Ok(Reply::Bulk(text(thread, number))), "seed {seed}");
                     }
                 });
             }
