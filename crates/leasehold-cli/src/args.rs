@@ -77,9 +77,10 @@ pub(crate) enum Task {
     Serve(ServeOptions),
     /// Find deadlocks between announced processes
     ///
-    /// Each line is a deadlock: a cycle in which every process waits for a lock that the next process holds. Announced programs publish the locks of
-    /// their owner scopes, and `leasehold run` publishes the enclosing runs. They publish a hold or a wait after its first second. The exit code is 1
-    /// for a deadlock, and 77 if the search found no deadlock but this user may not inspect all locks. The error lists these locks.
+    /// Each line is a deadlock: a cycle in which every process waits for a lock that the next process holds. Announced
+    /// programs publish the locks of their owner scopes, and `leasehold run` publishes the enclosing runs. A hold or a
+    /// wait appears after its first second. The exit code is 1 for a deadlock. It is 77 if no deadlock was found but
+    /// some locks could not be inspected; the error lists these locks.
     #[command(
         after_help = "Examples:\n  leasehold deadlocks\n  leasehold deadlocks --json | jq -r '.waits[] | [.host, .pid, .key] | @tsv'"
     )]
@@ -92,7 +93,7 @@ pub(crate) enum Task {
     /// Print shell completions
     #[command(after_help = "Example:\n  leasehold completions bash > /etc/bash_completion.d/leasehold")]
     Completions {
-        /// The shell that reads the completions
+        /// Shell to generate completions for
         shell: Shell,
     },
     /// Print the manual pages

@@ -1,4 +1,4 @@
-//! `leasehold bench`: the cost of locks on this server, relative to its PING.
+//! `leasehold bench`: the latency of locks on this server, relative to PING.
 
 use crate::args::{BenchOptions, ServerOptions};
 use crate::connection::{self, FAREWELL};
@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 struct Figure {
     what: &'static str,
     times: Vec<Duration>,
-    /// The total duration, which is less than the sum of concurrent times.
+    /// The elapsed time, which is less than the sum of concurrent times.
     within: Duration,
 }
 
@@ -70,10 +70,10 @@ pub(crate) async fn bench(options: &BenchOptions, server: &ServerOptions) -> Res
     let other = connection::connect(server, "leasehold bench").await?;
     let raw = Raw::connect(server).await.map_err(|why| Failure::new(Exit::Unreachable, why))?;
     let name = format!("leasehold:bench:{}", client.id());
-    // The register of fencing tokens never expires, so a signal must not skip its removal.
+    // The register of fencing tokens never expires, so the cleanup must also run after a signal.
     let mut signals = Signals::listen()?;
     let measured = signals.unless_ended(measure([&client, &other], &raw, &name, options, server.json)).await;
-    // Pending releases finish before the removal of the keys.
+    // Pending releases finish before the keys are removed.
     let tidying = async {
         let _ = tokio::join!(client.shutdown(FAREWELL), other.shutdown(FAREWELL));
         raw.remove(server, &name).await;
@@ -127,7 +127,7 @@ async fn pings(raw: &Raw, count: u32) -> Result<Figure, Failure> {
     Ok(Figure::new("PING", times, begun.elapsed()))
 }
 
-/// The failure of a PING. An error reply begins with a code in capitals.
+/// Converts the error of a PING. An error reply begins with a code in capitals.
 fn unanswered(why: &str) -> Failure {
     let code = why.split(' ').next().unwrap_or_default();
     let is_refused = code.len() > 2 && code.bytes().all(|byte| byte.is_ascii_uppercase());
@@ -188,7 +188,7 @@ async fn wake_ups(client: &Client, other: &Client, name: &str, count: u32) -> Re
             while other.stats().subscriptions == 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            // The waiter tries again after its SUBSCRIBE, and then sleeps.
+            // The waiter retries after its SUBSCRIBE, and then sleeps.
             tokio::time::sleep(Duration::from_millis(5)).await;
             let at = Instant::now();
             guard.release().await.map(|()| at)

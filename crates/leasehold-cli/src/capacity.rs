@@ -13,11 +13,11 @@ use serde_json::json;
 ///
 /// # Errors
 ///
-/// The semaphore to show does not exist, the name is in use by something else, or the server does not answer.
+/// The semaphore does not exist, another kind of key uses the name, or the server does not reply.
 pub(crate) async fn permits(options: &PermitsOptions, server: &ServerOptions) -> Result<u8, Failure> {
     let client = connection::connect(server, "leasehold permits").await?;
     let result = with_client(&client, options, server.json).await;
-    // Nothing is held, so nothing stays on the server.
+    // This command holds no permit.
     let _ = client.shutdown(FAREWELL).await;
     result
 }
@@ -34,19 +34,21 @@ async fn with_client(client: &Client, options: &PermitsOptions, json: bool) -> R
     };
     semaphore.resize(permits).await?;
     let Some(counts) = semaphore.inspect().await.map_err(Failure::of_a_look)? else {
-        return Err(
-            Failure::new(Exit::Conflict, format!("the semaphore {name:?} was deleted during the change")).of_lock(name)
-        );
+        return Err(Failure::new(
+            Exit::Conflict,
+            format!("another client deleted the semaphore {name:?} during the change"),
+        )
+        .of_lock(name));
     };
     told(name, &counts, Some(before.as_ref()), json)
 }
 
-/// The numbers of available and held permits.
+/// Returns the numbers of available and held permits.
 pub(crate) fn capacity(counts: &PermitCounts) -> i64 {
     counts.available.saturating_add_unsigned(counts.held)
 }
 
-/// Prints the number of permits, and the number before a change.
+/// Prints the number of permits, and the previous number after a change.
 fn told(name: &str, counts: &PermitCounts, before: Option<Option<&PermitCounts>>, json: bool) -> Result<u8, Failure> {
     let (permits, available, held) = (capacity(counts), counts.available, counts.held);
     let before = before.map(|before| before.map(capacity));

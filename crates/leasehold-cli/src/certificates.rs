@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// The contents of the PEM files.
 #[derive(Debug, Default)]
 pub(crate) struct Certificates {
-    /// The trusted certificate authorities, as PEM. `None` trusts those of the operating system.
+    /// The trusted certificate authorities, as PEM. `None` means the operating system's authorities.
     pub(crate) ca: Option<Vec<u8>>,
     /// The certificate chain of this client and its private key, as PEM.
     pub(crate) identity: Option<(Vec<u8>, Vec<u8>)>,
@@ -22,7 +22,7 @@ impl Certificates {
     ///
     /// # Errors
     ///
-    /// A file cannot be read or parsed, or a chain has no key, or the reverse.
+    /// A file cannot be read or parsed, or only one of chain and key is set.
     pub(crate) fn of(options: &ServerOptions) -> Result<Self, Failure> {
         let chain = named(options.tls_cert.as_ref(), "LEASEHOLD_TLS_CERT");
         let key = named(options.tls_key.as_ref(), "LEASEHOLD_TLS_KEY");
@@ -62,7 +62,7 @@ fn private_key(path: &Path) -> Result<Vec<u8>, Failure> {
     if PrivateKeyDer::from_pem_slice(&pem).is_ok() {
         return Ok(pem);
     }
-    // Both PEM formats with a passphrase contain this word.
+    // Both PEM formats with a passphrase contain `ENCRYPTED`.
     if pem.windows(9).any(|word| word == b"ENCRYPTED") {
         let without = "as a private key: it has a passphrase; remove it with `openssl pkey -in FILE -out OTHER`";
         return Err(unusable(path, without));

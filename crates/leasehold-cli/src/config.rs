@@ -1,6 +1,7 @@
-//! The configuration file: the server for users without an environment, such as cron and sudo.
+//! The configuration file: the server for callers without environment variables, such as cron and sudo.
 //!
-//! The file has lines such as `url = "redis://db:6379"`, a subset of TOML without tables. Options and the environment win.
+//! The file has lines such as `url = "redis://db:6379"`, a subset of TOML without tables. Options and environment
+//! variables override the file.
 
 use crate::args::{Cli, ServerOptions, Task};
 use crate::connection::{has_password, variable};
@@ -10,10 +11,10 @@ use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// The environment variable that holds the path of the configuration file.
+/// The environment variable with the path of the configuration file.
 const VARIABLE: &str = "LEASEHOLD_CONFIG";
 
-/// The file without the variable. It may be missing.
+/// The default path. The file may be missing.
 const USUAL: &str = "/etc/leasehold.toml";
 
 /// The keys of the file.
@@ -22,14 +23,14 @@ const KEYS: [&str; 7] = ["url", "password", "password-file", "prefix", "tls-ca",
 /// The values of a file, in the order of [`KEYS`].
 type Values = [Option<String>; KEYS.len()];
 
-/// The server of a configuration file, for commands without another server.
+/// The server settings from a configuration file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FromFile {
     pub(crate) url: Option<String>,
     pub(crate) password: Option<String>,
 }
 
-/// Adds the settings of the configuration file to the command line.
+/// Fills unset options from the configuration file.
 ///
 /// # Errors
 ///
@@ -45,7 +46,7 @@ pub(crate) fn complete(cli: &mut Cli) -> Result<(), Failure> {
     let (text, mode) = match contents(&path) {
         Ok(found) => found,
         Err(error) if named.is_none() && error.kind() == ErrorKind::NotFound => return Ok(()),
-        // The file of another user must not stop a user with a server of their own.
+        // An unreadable default file must not stop a user who names a server.
         Err(error) if named.is_none() && has_other && error.kind() == ErrorKind::PermissionDenied => return Ok(()),
         Err(error) => {
             let text = format!("the configuration file {} cannot be read: {error}", path.display());
@@ -64,16 +65,16 @@ fn contents(path: &Path) -> std::io::Result<(String, u32)> {
     Ok((text, mode))
 }
 
-/// Sets what neither options nor the environment set.
+/// Sets the values that neither options nor environment variables set.
 fn merge(server: &mut ServerOptions, values: Values, path: &Path, mode: u32, has_other: bool) -> Result<(), Failure> {
     let [url, password, password_file, prefix, ca, cert, key] = values;
     if password.is_some() && password_file.is_some() {
-        return Err(usage(path, None, "password and password-file exclude each other"));
+        return Err(usage(path, None, "password and password-file are mutually exclusive; remove one"));
     }
     if is_for_all(mode) && (password.is_some() || url.as_deref().is_some_and(has_password)) {
         return Err(readable(path));
     }
-    // The settings belong to the server of the file: another server must not get its password.
+    // The file's password belongs to the file's server. Never send it to another server.
     if has_other && url.is_some() {
         return Ok(());
     }
@@ -117,7 +118,7 @@ fn usage(path: &Path, line: Option<usize>, why: &str) -> Failure {
     Failure::new(Exit::Usage, format!("{}:{line}{why}", path.display()))
 }
 
-/// The values of a file, or the number of an invalid line and its fault.
+/// Returns the values of a file, or the number and the error of an invalid line.
 fn parse(text: &str) -> Result<Values, (usize, String)> {
     let mut values = Values::default();
     for (at, line) in text.lines().enumerate() {
@@ -133,7 +134,7 @@ fn parse(text: &str) -> Result<Values, (usize, String)> {
     Ok(values)
 }
 
-/// The place of a key in [`KEYS`], and its value.
+/// Returns the index of a key in [`KEYS`], and its value.
 fn setting(line: &str) -> Result<(usize, String), String> {
     let (key, value) = line.split_once('=').ok_or("expected a line such as url = \"redis://host:6379\"")?;
     let key = key.trim();
@@ -147,7 +148,8 @@ fn setting(line: &str) -> Result<(usize, String), String> {
     if value.is_empty() { Err(format!("{key} is empty; set a value, or remove the line")) } else { Ok((place, value)) }
 }
 
-/// A string of TOML, and the rest of its line. In double quotes, a backslash quotes a quote or a backslash.
+/// Parses a TOML string, and returns it with the rest of the line. In double quotes, a backslash escapes a quote or a
+/// backslash.
 fn string(text: &str) -> Option<(String, &str)> {
     if let Some(rest) = text.strip_prefix('\'') {
         return rest.split_once('\'').map(|(value, rest)| (value.to_owned(), rest));

@@ -1,4 +1,4 @@
-//! Connects a client according to the options of the command line.
+//! Connects a client by the command-line options.
 
 use crate::args::ServerOptions;
 use crate::certificates::Certificates;
@@ -13,16 +13,16 @@ use std::env::VarError;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-/// The time limit of the shutdown at the end of a command.
+/// Timeout of the client's shutdown at the end of a command.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
 
-/// The first and the longest pause between attempts to connect while waiting for a server.
+/// The first and the longest pause between attempts to connect.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
 /// The shortest `connect_deadline` that the library accepts.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// Connects to the server that options and environment name.
+/// Connects to the server from the options or the environment.
 ///
 /// # Errors
 ///
@@ -41,16 +41,16 @@ pub(crate) struct Patience<'a> {
     pub(crate) limit: Option<Duration>,
     /// The option that sets the limit.
     pub(crate) option: &'static str,
-    /// Whether to wait for an unreachable server. Otherwise the limit applies to one attempt.
+    /// Whether to retry until the server is reachable. Otherwise the limit applies to one attempt.
     pub(crate) waits: bool,
 }
 
-/// As [`connect`], but waits for the server as for the lock. A permanent failure ends the wait at once. `hears` gets
-/// each temporary failure.
+/// Connects as [`connect`] does, and retries until the time limit. A permanent failure ends the wait at once. Each
+/// temporary failure calls `hears`.
 ///
 /// # Errors
 ///
-/// As [`connect`], or the server was not reachable in time: then the message has the reason of the last attempt.
+/// As [`connect`], or the server was not reachable in time. The message then contains the error of the last attempt.
 pub(crate) async fn connect_with(
     patience: &Patience<'_>,
     options: &ServerOptions,
@@ -67,11 +67,11 @@ pub(crate) async fn connect_with(
         let passes = matches!(error, ConnectError::Unreachable { .. } | ConnectError::Loading { .. });
         let failure = Failure::from(error);
         let left = patience.limit.map_or(Duration::MAX, |limit| limit.saturating_sub(begun.elapsed()));
-        // Leaves time for a last attempt before the limit.
+        // Leave time for a last attempt before the limit.
         let pause_left = left.saturating_sub(PAUSES[0]);
         let over = pause_left.is_zero();
         if !passes || !patience.waits || over {
-            // An attempt may end before its limit, for example if nothing listens.
+            // An attempt may fail before its limit, for example with a refused connection.
             let limit = patience.limit.filter(|limit| passes && (patience.waits || begun.elapsed() >= *limit));
             return Err(match limit {
                 Some(limit) => failure.in_other_words(|text| within(text, limit, patience.option)),
@@ -91,7 +91,7 @@ fn within(text: &str, limit: Duration, option: &str) -> String {
     format!("{reason}; waited for {limit:?} ({option})")
 }
 
-/// One attempt to connect, within the limit of the caller and of the URL.
+/// Makes one attempt to connect, within the limits of the caller and of the URL.
 async fn attempt(
     options: &ServerOptions,
     lease: Option<Duration>,
@@ -104,11 +104,11 @@ async fn attempt(
     Ok(builder.connect(&url).await)
 }
 
-/// Connects, for a command that reports outages: if no server answers, the client keeps retrying.
+/// Connects for a command that reports outages: the client keeps retrying an unreachable server.
 ///
 /// # Errors
 ///
-/// As [`connect`], except for a server that does not answer.
+/// As [`connect`], except for an unreachable server.
 pub(crate) async fn connect_or_wait(options: &ServerOptions, as_whom: &str) -> Result<Client, Failure> {
     match connect(options, as_whom).await {
         Err(failure) if failure.exit() == Exit::Unreachable => {
@@ -120,7 +120,7 @@ pub(crate) async fn connect_or_wait(options: &ServerOptions, as_whom: &str) -> R
     }
 }
 
-/// The settings of a client, and the URL of its server.
+/// Returns the settings of a client, and the URL of its server.
 fn prepare(
     options: &ServerOptions,
     lease: Option<Duration>,
@@ -132,7 +132,7 @@ fn prepare(
     if let Some(lease) = lease {
         url = with_setting(&url, "lease", &format!("{}ms", lease.as_millis()));
     }
-    // The limit of the URL wins if it is shorter, or if the library cannot parse it.
+    // The URL's limit applies if it is shorter, or if the library cannot parse it.
     let own = setting(&url, "connect_deadline").map(|own| duration::parse(&own).ok());
     if let Some(limit) = limit.filter(|limit| own.is_none_or(|own| own.is_some_and(|own| own > *limit))) {
         url = with_setting(&url, "connect_deadline", &format!("{}ms", limit.max(SHORTEST).as_millis()));
@@ -140,17 +140,17 @@ fn prepare(
     Ok((with_secrets(builder, &url, options)?, url))
 }
 
-/// The settings for raw commands, and the URL of the server.
+/// Returns the settings for raw commands, and the URL of the server.
 ///
 /// # Errors
 ///
-/// As [`connect`], except for errors of the server.
+/// As [`connect`], except for errors from the server.
 pub(crate) fn raw(options: &ServerOptions, patience: Duration) -> Result<(ClientBuilder, String), Failure> {
     let url = with_setting(&url(options)?, "command_timeout", &format!("{}ms", patience.as_millis()));
     Ok((with_secrets(Client::builder(), &url, options)?, url))
 }
 
-/// Adds the certificates, and the password file, which each connect reads again.
+/// Adds the certificates and the password file. Each connect rereads the password file.
 fn with_secrets(mut builder: ClientBuilder, url: &str, options: &ServerOptions) -> Result<ClientBuilder, Failure> {
     if let Some(path) = options.password_file.clone() {
         let user = parts(url).1.and_then(|user| user.split(':').next()).map(decoded).unwrap_or_default();
@@ -177,11 +177,11 @@ fn with_secrets(mut builder: ClientBuilder, url: &str, options: &ServerOptions) 
     Ok(builder)
 }
 
-/// The URL with the password and the prefix.
+/// Returns the URL with password and prefix.
 ///
 /// # Errors
 ///
-/// No server is named, a password is given twice, or its file cannot be read.
+/// No server URL is set, two passwords are set, or the password file cannot be read.
 pub(crate) fn url(options: &ServerOptions) -> Result<String, Failure> {
     let mut url = match &options.url {
         // Every user of the machine can read the arguments of every process.
@@ -221,11 +221,11 @@ pub(crate) fn url(options: &ServerOptions) -> Result<String, Failure> {
     Ok(url)
 }
 
-/// The value of an environment variable. An empty value counts as unset.
+/// Returns the value of an environment variable. An empty value counts as unset.
 ///
 /// # Errors
 ///
-/// Its value is not UTF-8. Ignoring it would use another server, or no password.
+/// The value is not UTF-8. Ignoring it could connect to another server, or without a password.
 pub(crate) fn variable(name: &str) -> Result<Option<String>, Failure> {
     match std::env::var(name) {
         Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),
@@ -234,19 +234,19 @@ pub(crate) fn variable(name: &str) -> Result<Option<String>, Failure> {
     }
 }
 
-/// The prefix of every lock name, from the option or the URL.
+/// Returns the prefix of every lock name, from the option or the URL.
 pub(crate) fn prefix(options: &ServerOptions) -> String {
     setting(&url(options).unwrap_or_default(), "prefix").unwrap_or_default()
 }
 
-/// A setting in the query of a URL. The last occurrence counts.
+/// Returns a setting from the query of a URL. The last occurrence counts.
 fn setting(url: &str, name: &str) -> Option<String> {
     let settings = url.split_once('?').map_or("", |(_, settings)| settings);
     let all = form_urlencoded::parse(settings.as_bytes()).filter(|(found, _)| found == name);
     all.last().map(|(_, value)| value.into_owned())
 }
 
-/// The URL of the server without user, password and settings, for output.
+/// Returns the URL of the server for output, without user, password and settings.
 ///
 /// # Errors
 ///
@@ -255,7 +255,7 @@ pub(crate) fn place(options: &ServerOptions) -> Result<String, Failure> {
     Ok(without_secrets(&url(options)?))
 }
 
-/// The message about names that this user may not inspect, because they may be held locks.
+/// Returns the message about names that this user may not inspect. They may be held locks.
 pub(crate) fn unseen(count: u64, refusal: &str) -> String {
     let names = counted(i128::from(count), "matching name");
     format!("cannot inspect {names}, which may be held locks: {refusal}")
@@ -278,14 +278,14 @@ fn parts(url: &str) -> (&str, Option<&str>, &str, &str) {
     }
 }
 
-/// Returns whether a URL contains a password of the server or of its Sentinels.
+/// Returns whether a URL contains a password for the server or its Sentinels.
 pub(crate) fn has_password(url: &str) -> bool {
     let (_, user, _, settings) = parts(url);
     let mut settings = form_urlencoded::parse(settings.trim_start_matches('?').as_bytes());
     user.is_some_and(|user| user.contains(':')) || settings.any(|(name, _)| name == "sentinelPassword")
 }
 
-/// Adds a password to the URL, after its user if any.
+/// Adds a password to the URL, after the user if there is one.
 fn with_password(url: &str, password: &str) -> Result<String, Failure> {
     if has_password(url) {
         return Err(usage(
@@ -316,7 +316,7 @@ fn encoded(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             done.push(char::from(byte));
         } else {
-            // A string takes every text.
+            // Writing to a string cannot fail.
             let _ = write!(done, "%{byte:02X}");
         }
         done

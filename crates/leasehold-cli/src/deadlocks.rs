@@ -12,7 +12,7 @@ use leasehold::inspect::{Deadlock, DeadlockedWait, UnseenLock};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// The exit code when there is a deadlock.
+/// The exit code for a deadlock.
 const FOUND: u8 = 1;
 
 /// The rights of the search, in addition to those of a lock.
@@ -30,7 +30,7 @@ const NAMED: usize = 20;
 ///
 /// # Errors
 ///
-/// The server does not answer or refuses, or there is no deadlock but this user may not inspect all locks.
+/// The server does not reply, refuses a command, or hides some locks from this user while no deadlock was found.
 pub(crate) async fn deadlocks(server: &ServerOptions) -> Result<u8, Failure> {
     let client = connection::connect(server, "leasehold deadlocks").await?;
     let found = client.deadlocks().await;
@@ -67,7 +67,7 @@ fn unseen(locks: &[UnseenLock]) -> String {
     )
 }
 
-/// Converts an error of the search for client records.
+/// Converts an error from the search for client records.
 fn failure(error: Error) -> Failure {
     let of_records =
         |exit, why: &str, advice: &str| Failure::new(exit, format!("cannot read the client records: {why}{advice}"));

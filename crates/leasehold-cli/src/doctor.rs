@@ -1,8 +1,8 @@
 //! `leasehold doctor`: checks whether the server is safe for locks.
 //!
-//! `doctor/server.rs` evaluates `INFO`, `settings.rs` `CONFIG GET`, `pace.rs` `SLOWLOG`, `cluster.rs` `CLUSTER INFO`, and
-//! `sentinel.rs` the Sentinels. `service.rs` recognises managed services. `doctor/trial.rs` acquires locks and measures them. This file queries every primary, and
-//! merges equal findings.
+//! `doctor/server.rs` evaluates `INFO`, `settings.rs` `CONFIG GET`, `pace.rs` `SLOWLOG`, `cluster.rs` `CLUSTER INFO`,
+//! and `sentinel.rs` the Sentinels. `service.rs` recognises managed services. `trial.rs` acquires and times test locks.
+//! This file queries every primary, and merges equal findings.
 
 mod cluster;
 mod pace;
@@ -71,7 +71,7 @@ impl Finding {
         Self { check, server: None, verdict: Verdict::Fault, text: text.into(), advice }
     }
 
-    /// Turns an accepted fault into a note.
+    /// Downgrades an accepted fault to a note.
     fn accepted(mut self, accepted: &[String]) -> Self {
         if self.verdict == Verdict::Fault && accepted.iter().any(|check| check == self.check) {
             self.verdict = Verdict::Note;
@@ -105,10 +105,10 @@ impl Finding {
 ///
 /// # Errors
 ///
-/// The connect fails.
+/// The server is unreachable or refuses the connection.
 pub(crate) async fn doctor(options: &DoctorOptions, server: &ServerOptions) -> Result<Ending, Failure> {
     let client = connection::connect(server, "leasehold doctor").await?;
-    // The trial deletes its keys at the end, so its name must be unique.
+    // The trial deletes its keys at the end, so their name must be unique.
     let begin = options.name.as_deref().unwrap_or("leasehold:doctor");
     let name = format!("{begin}:{}", client.id());
     // An invalid name is a usage error.
@@ -121,10 +121,10 @@ pub(crate) async fn doctor(options: &DoctorOptions, server: &ServerOptions) -> R
     }
     let waiter = connection::connect(server, "leasehold doctor").await?;
     let raw = Raw::connect(server).await;
-    // The register of fencing tokens never expires, so a signal must not skip its removal.
+    // The register of fencing tokens never expires, so the cleanup must also run after a signal.
     let mut signals = Signals::listen()?;
     let examined = signals.unless_ended(examine([&client, &waiter], raw.as_ref(), &name, options, server)).await;
-    // Pending releases finish before the removal of the keys.
+    // Pending releases finish before the keys are removed.
     let tidying = async {
         let _ = tokio::join!(client.shutdown(FAREWELL), waiter.shutdown(FAREWELL));
         if let Ok(raw) = raw {
@@ -183,7 +183,7 @@ async fn examine(
     Ok(if faults > 0 { FAULTY } else { 0 }.into())
 }
 
-/// Evaluates every primary.
+/// Runs the checks of every primary.
 async fn of_all(primaries: &[Node]) -> Vec<Finding> {
     let mut of_each = Vec::new();
     for node in primaries {
@@ -192,13 +192,13 @@ async fn of_all(primaries: &[Node]) -> Vec<Finding> {
     joined(of_each, primaries.len())
 }
 
-/// Compares the clock of every primary with that of this machine.
+/// Compares the clock of every primary with this machine's clock.
 async fn of_clocks(primaries: &[Node]) -> Vec<Finding> {
     let findings = trial::of_clocks(primaries).await;
     joined(primaries.iter().map(|node| node.address.clone()).zip(findings).collect(), primaries.len())
 }
 
-/// Merges the findings of all primaries by check. Equal findings of all primaries become one, and so do good findings.
+/// Merges findings by check. If all primaries have equal findings, or only good findings, one finding remains.
 fn joined(of_each: Vec<(Option<String>, Finding)>, primaries: usize) -> Vec<Finding> {
     let mut checks: Vec<Vec<(Option<String>, Finding)>> = Vec::new();
     for (server, finding) in of_each {
@@ -248,6 +248,6 @@ mod tests {
         let (first, second) = (("eviction", Some("a:1"), "noeviction"), ("eviction", Some("b:1"), "allkeys-lru"));
         assert_eq!(told, [("version", None, "7.0"), memory, first, second]);
         let of_one = joined(vec![of("b:1", Finding::note("forks", "slow", ""))], 2);
-        assert_eq!(of_one[0].server.as_deref(), Some("b:1"), "the other primary has no such finding");
+        assert_eq!(of_one[0].server.as_deref(), Some("b:1"), "only one primary has this finding");
     }
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 ///
 /// # Errors
 ///
-/// The text is invalid; the error has examples.
+/// The text is invalid. The error shows examples.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let example = "expected a whole number with a unit, such as 500ms, 30s, 5m, 2h or 1h30m";
     humantime::parse_duration(text).map_err(|_| example.to_owned())
 }
 
-/// Parses a time as [`parse`], or a number of seconds as `flock` does, such as `2.5`.
+/// Parses a time as [`parse`] does, or a number of seconds such as `2.5`, as `flock` does.
 ///
 /// # Errors
 ///
@@ -23,7 +23,7 @@ pub(crate) fn parse_wait(text: &str) -> Result<Duration, String> {
     seconds.map_or_else(|| parse(text), Ok)
 }
 
-/// Formats a time: in milliseconds below a second, in tenths below a minute, in seconds below an hour.
+/// Formats a time: milliseconds below a second, tenths of a second below a minute, seconds below an hour.
 pub(crate) fn show(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {

@@ -1,14 +1,13 @@
-//! Failures: the reason, the exit code, and the line on stderr.
+//! Failures with their exit code and their line on stderr.
 
 use crate::shown::shown;
 use clap::error::ErrorKind;
 use leasehold::{ConnectError, Error};
 use std::fmt;
 
-/// An exit code of `leasehold` itself. The command of `run` has its own exit codes.
-///
-/// The numbers follow `sysexits.h` if it has a suitable code. `run` avoids 1 and 2, which commands use most, and all
-/// codes from 126, which shells use.
+/// An exit code of `leasehold` itself. The command of `run` returns its own exit codes. The numbers follow `sysexits.h`
+/// where it has a suitable code. `run` avoids 1 and 2, which most commands return, and codes from 126, which shells
+/// return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// The user did not confirm.
@@ -21,7 +20,7 @@ pub(crate) enum Exit {
     Busy = 75,
     Lost = 76,
     Refused = 77,
-    /// The reader of stdout has gone. This is the code that a shell shows for SIGPIPE.
+    /// The reader closed stdout. A shell shows this code for SIGPIPE.
     ClosedPipe = 141,
 }
 
@@ -43,7 +42,7 @@ impl Exit {
     }
 }
 
-/// The table of the exit codes, for `--help` and the manual page.
+/// The exit codes for `--help` and the manual page.
 pub(crate) const TABLE: &str = "\
 Exit codes (`run` and `leader` exit with the code of their command, or die by the same signal):
   0    success
@@ -83,7 +82,7 @@ impl Failure {
         self
     }
 
-    /// Sets another value of `error` in the JSON output, for an outcome that shares its exit code.
+    /// Sets a more specific `error` in the JSON output, for outcomes that share an exit code.
     pub(crate) fn called(mut self, word: &'static str) -> Self {
         self.word = word;
         self
@@ -101,13 +100,13 @@ impl Failure {
         self
     }
 
-    /// Sets the exit code that the user has chosen.
+    /// Sets the exit code from the user's options.
     pub(crate) fn with_code(mut self, code: u8) -> Self {
         self.code = code;
         self
     }
 
-    /// Converts an error of an acquire, after which the command does not start. An unknown outcome counts as a missing
+    /// Converts an error from an acquire, which prevents the command's start. An unknown outcome counts as a missing
     /// reply: the client rolls back a possible grant.
     pub(crate) fn of_an_acquire(error: Error) -> Self {
         match error {
@@ -121,7 +120,7 @@ impl Failure {
         }
     }
 
-    /// Converts an error of a read-only command. An unknown outcome counts as a missing reply.
+    /// Converts an error from a read-only command. An unknown outcome counts as a missing reply.
     pub(crate) fn of_a_look(error: Error) -> Self {
         match error {
             Error::OutcomeUnknown { lock, message, .. } => {
@@ -131,7 +130,7 @@ impl Failure {
         }
     }
 
-    /// Converts an error of the command line to one line, without the usage text of `--help`.
+    /// Converts a command-line error to one line, without the usage text.
     pub(crate) fn of_usage(error: &clap::Error) -> Self {
         if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
             return Self::new(Exit::Usage, "a subcommand is missing, such as run; see --help");
@@ -141,7 +140,7 @@ impl Failure {
         let said = said.into_iter().filter(|line| !line.is_empty() && !line.starts_with("For more information"));
         let said = said.collect::<Vec<_>>().join(" ").replace(" tip: ", "; ");
         let said = said.strip_prefix("error: ").unwrap_or(&said).to_owned();
-        // Only the usages of `run` and `leader` have a command. Users easily forget its `--`.
+        // Only `run` and `leader` take a command. Users easily forget the `--` before it.
         let is_run = text.contains("-- <CMD>");
         if let (true, Some((said, _))) = (is_run, said.split_once("; to pass '-")) {
             let verb = if text.contains("leasehold leader") { "leader" } else { "run" };
@@ -199,15 +198,15 @@ pub(crate) fn passes(error: &Error) -> bool {
     }
 }
 
-/// Whether the server refused a command because it has no memory left.
+/// Returns whether the server refused a command for lack of memory.
 pub(crate) fn is_full(error: &Error) -> bool {
     matches!(error, Error::Refused { refusal, .. } if refusal.to_string().contains("OOM "))
 }
 
-/// The advice for a server without memory or disk, by the text of its refusal. Empty for another refusal.
+/// Returns advice for a server that lacks memory or disk, by its refusal. Empty for any other refusal.
 pub(crate) fn of_resources(refusal: &str) -> &'static str {
     if refusal.contains("OOM ") {
-        "the server is full: free memory or raise maxmemory"
+        "the server is out of memory: free memory or raise maxmemory"
     } else if refusal.contains("MISCONF") {
         "the server cannot save its data: check its log and disk"
     } else {
@@ -215,7 +214,7 @@ pub(crate) fn of_resources(refusal: &str) -> &'static str {
     }
 }
 
-/// The reason of a failed search, without its pattern.
+/// Returns the reason of a failed search, without the pattern.
 pub(crate) fn reason(error: &Error) -> String {
     match error {
         Error::SearchFailed { message, .. } => message.clone(),
@@ -223,13 +222,13 @@ pub(crate) fn reason(error: &Error) -> String {
     }
 }
 
-/// The setting of the time limit.
+/// The advice about the connect timeout.
 const ANOTHER_TIME: &str = "; ?connect_deadline=30s in the URL changes this limit";
 
-/// The advice of the library that only a program can follow.
+/// The part of the library's advice that only a program can follow.
 const FOR_PROGRAMS: &str = ", or use connect_lazy if the server may start later";
 
-/// The advice for a failed TLS handshake, by its reason.
+/// The advice for a failed TLS handshake, by the text of its error.
 fn of_certificates(message: &str) -> &'static str {
     const ADVICE: [(&str, &str); 6] = [
         ("authority that is not trusted", "; trust the authority with --tls-ca"),
@@ -257,7 +256,7 @@ impl From<ConnectError> for Failure {
             ConnectError::Tls { message, .. } => (Exit::Refused, of_certificates(message)),
             _ => (Exit::Refused, ""),
         };
-        // The library's advice is for programs.
+        // Drop the library's advice for programs.
         let text = error.to_string().replace(FOR_PROGRAMS, "");
         Self::new(exit, format!("{text}{advice}"))
     }
@@ -310,7 +309,7 @@ mod tests {
         }
     }
 
-    /// A managed server sends this error with an unknown outcome.
+    /// A managed service sends this error with an unknown outcome.
     #[test]
     fn answer_that_leaves_the_outcome_open_is_not_called_missing() {
         let message = "ERR max daily request limit exceeded".to_owned();

@@ -7,12 +7,12 @@ use std::path::Path;
 ///
 /// # Errors
 ///
-/// It cannot be read.
+/// The file cannot be read.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(path).map_err(|error| Failure::new(Exit::Io, format!("{} cannot be read: {error}", path.display())))
 }
 
-/// Decodes the contents of a file, without the trailing line break.
+/// Decodes a file as UTF-8, without the trailing line break.
 ///
 /// # Errors
 ///

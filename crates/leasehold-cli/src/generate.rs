@@ -17,7 +17,7 @@ pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
     output::write(&text)
 }
 
-/// Prints the manual page of `leasehold`, then those of the subcommands.
+/// Prints the manual pages of `leasehold` and of its subcommands.
 ///
 /// # Errors
 ///

@@ -13,19 +13,19 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// Maximum number of connections. Others wait.
+/// Maximum number of connections. Further connections wait.
 const MOST: usize = 256;
 
 /// Timeout of request headers and of idle connections.
 const HEAD: Duration = Duration::from_secs(10);
 
-/// Timeout of a browser that does not read its response.
+/// Write timeout, for a browser that does not read its response.
 const UNREAD: Duration = Duration::from_secs(30);
 
 /// Pause after a failed accept, for example without free file descriptors.
 const AFTER_FAILURE: Duration = Duration::from_millis(200);
 
-/// Time limit of pending requests at shutdown.
+/// Timeout of pending requests at shutdown.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Handles requests until shutdown, then finishes pending requests.
@@ -60,7 +60,7 @@ async fn until_ended(ended: &mut watch::Receiver<bool>) {
 /// Handles the requests of one connection.
 async fn converse(stream: TcpStream, place: OwnedSemaphorePermit, router: Router, mut ended: watch::Receiver<bool>) {
     let Ok(came_to) = stream.local_addr() else { return };
-    // Messages are small.
+    // Send small messages at once.
     let _ = stream.set_nodelay(true);
     let service = TowerToHyperService::new(router.layer(Extension(came_to.ip())));
     let stream = TokioIo::new(Patient::new(stream, UNREAD));
@@ -71,7 +71,7 @@ async fn converse(stream: TcpStream, place: OwnedSemaphorePermit, router: Router
         .serve_connection(stream, service);
     let mut connection = std::pin::pin!(connection);
     let is_over = tokio::select! {
-        // Ignore errors of the browser.
+        // Ignore connection errors.
         _ = connection.as_mut() => true,
         () = until_ended(&mut ended) => false,
     };

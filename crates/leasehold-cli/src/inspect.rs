@@ -1,4 +1,4 @@
-//! `leasehold inspect`: everything that the server knows about one name.
+//! `leasehold inspect`: the state of one lock.
 
 use crate::args::{InspectOptions, ServerOptions};
 use crate::connection::{self, FAREWELL};
@@ -25,7 +25,7 @@ pub(crate) async fn inspect(options: &InspectOptions, server: &ServerOptions) ->
     let client = connection::connect(server, "leasehold inspect").await?;
     let key = format!("{}{}", connection::prefix(server), options.name);
     let seen = look(&client, &options.name, &key).await;
-    // A script asks for the state alone, and often.
+    // Scripts with --check run often and need no process names.
     let is_for_a_person = !options.check && !server.json && !options.name.contains('*');
     let hint = match seen {
         Ok(None) if is_for_a_person => similar::hint(&client, &options.name).await,
@@ -57,7 +57,7 @@ pub(crate) async fn inspect(options: &InspectOptions, server: &ServerOptions) ->
     Ok(if options.check && is_held { Exit::Busy as u8 } else { 0 })
 }
 
-/// Rejects a free name with a `*`, which the user may have meant as a pattern.
+/// Rejects a free name that contains `*`. The user may have meant a pattern.
 ///
 /// # Errors
 ///
@@ -72,7 +72,7 @@ pub(crate) fn refuse_pattern(name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The state of a lock, and a message about unknown holders.
+/// Returns the state of a lock, and a message about unknown holders.
 async fn look(client: &Client, name: &str, key: &str) -> Result<Option<(Seen, Option<String>)>, Failure> {
     let Some(state) = client.inspect(name).await.map_err(Failure::of_a_look)? else { return Ok(None) };
     if state.kind == FoundKind::Foreign {
@@ -84,7 +84,7 @@ async fn look(client: &Client, name: &str, key: &str) -> Result<Option<(Seen, Op
     Ok(Some((seen, unknown)))
 }
 
-/// The state of a lock as lines, or the reason why it is unknown.
+/// Returns the state of a lock as lines, or the error.
 pub(crate) async fn as_lines(client: &Client, name: &str, key: &str) -> Vec<String> {
     match look(client, name, key).await {
         Ok(Some((seen, unknown))) => {
@@ -99,18 +99,18 @@ pub(crate) async fn as_lines(client: &Client, name: &str, key: &str) -> Vec<Stri
 fn as_text(seen: &Seen) -> String {
     let mut text = format!("{}\n", headline(seen));
     for (label, line) in lines(seen) {
-        // A string takes every text.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "  {label:<8} {line}");
     }
     text
 }
 
-/// The name, its state and its kind.
+/// Returns the line with name, state and kind.
 pub(crate) fn headline(seen: &Seen) -> String {
     format!("{}: {} ({})", shown(&seen.state.name), seen.word(), seen.state.kind)
 }
 
-/// The other lines with their labels, safe for a terminal.
+/// Returns the other lines with their labels, escaped for a terminal.
 pub(crate) fn lines(seen: &Seen) -> Vec<(&'static str, String)> {
     let state = &seen.state;
     let mut lines = Vec::new();

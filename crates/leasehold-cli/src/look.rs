@@ -1,4 +1,5 @@
-//! Inspects a name for `unlock` and `run`. Needs only the rights of the lock's own kind; with more rights the reply is bounded.
+//! Inspects a name for `unlock` and `run`. Needs only the rights for the lock's own kind. With the rights for all
+//! kinds, the reply is bounded.
 
 use crate::failure::{Exit, Failure};
 use crate::people::People;
@@ -10,10 +11,10 @@ use std::time::Duration;
 /// Maximum length of the value of a simple lock, as in `Client::inspect`.
 const LONGEST: usize = 256;
 
-/// The kind of a lock, from its data on the server.
+/// The kind of a lock, as the server's data shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Reentrant, fair, fenced and spin locks look the same.
+    /// A reentrant, fair, fenced or spin lock. Their data is indistinguishable.
     Lock,
     ReadWrite,
     Simple,
@@ -38,7 +39,7 @@ impl Kind {
 pub(crate) struct Seen {
     pub(crate) kind: Kind,
     pub(crate) holds: Vec<Hold>,
-    /// Whether holds wait in a queue.
+    /// Whether the lock has a queue of waiters.
     pub(crate) has_queue: bool,
 }
 
@@ -48,22 +49,22 @@ impl Seen {
     }
 }
 
-/// Looks at a name; `None` if it is free. This changes nothing, and holds the server up for no longer than a look at a bounded part of the data.
+/// Inspects a name. Returns `None` for a free name. Read-only, and reads a bounded part of the data.
 ///
 /// # Errors
 ///
-/// The name is in use by something that is no lock, or the server gives no answer.
+/// A key that is not a lock uses the name, or the server does not reply.
 pub(crate) async fn look(client: &Client, name: &str) -> Result<Option<Seen>, Failure> {
     let state = match lock_at(client, name).await {
         Ok(Some(state)) => state,
         Ok(None) => return Ok(None),
-        // A user needs fewer rights for the lock of one kind than for a look at any.
+        // Inspecting one kind needs fewer rights than inspecting any kind.
         Err(Unseen::Refused) => return by_kind(client, name).await,
         Err(Unseen::Failed(failure)) => return Err(failure),
     };
     let listed = state.holders.len() + state.readers.len();
     let (kind, has_queue) = match state.kind {
-        // A long list of readers is of interest to those alone who free one of them.
+        // Only `unlock --holder` needs the complete list of readers.
         FoundKind::ReadWriteLock if state.held > listed as u64 => return other(client, name).await.map(Some),
         FoundKind::ReadWriteLock => (Kind::ReadWrite, false),
         FoundKind::SimpleLock => (Kind::Simple, false),
@@ -83,18 +84,18 @@ pub(crate) async fn look(client: &Client, name: &str) -> Result<Option<Seen>, Fa
     Ok(Some(Seen { kind, holds: all, has_queue }))
 }
 
-/// Why nothing is known of a name.
+/// The reason why an inspection failed.
 pub(crate) enum Unseen {
-    /// The user lacks a right to look at names of any kind.
+    /// The user lacks the rights to inspect names of every kind.
     Refused,
     Failed(Failure),
 }
 
-/// The lock under a name, of whichever kind; `None` if there is none. It is a look at a bounded part of the data.
+/// Returns the lock under a name, of any kind. `None` for a free name. Reads a bounded part of the data.
 ///
 /// # Errors
 ///
-/// The name is in use by something that is no lock, or the server gives no answer.
+/// A key that is not a lock uses the name, or the server does not reply.
 pub(crate) async fn lock_at(client: &Client, name: &str) -> Result<Option<LockState>, Unseen> {
     let state = match client.inspect(name).await {
         Ok(Some(state)) => state,
@@ -113,7 +114,7 @@ pub(crate) async fn lock_at(client: &Client, name: &str) -> Result<Option<LockSt
     Ok(Some(state))
 }
 
-/// The reason why a name is not a lock.
+/// Returns the reason why the key under a name is not a lock.
 pub(crate) fn why_no_lock(problem: &LockProblem) -> String {
     match problem {
         LockProblem::NotALock { what } => what.clone(),
@@ -121,7 +122,7 @@ pub(crate) fn why_no_lock(problem: &LockProblem) -> String {
     }
 }
 
-/// Inspects the name as one kind after another, with the rights for each kind.
+/// Inspects the name as each kind in turn, with the rights for that kind.
 async fn by_kind(client: &Client, name: &str) -> Result<Option<Seen>, Failure> {
     let queue = match client.fair_lock(name).inspect().await {
         // This user may lack the rights for the keys of a queue.
@@ -164,9 +165,9 @@ async fn other(client: &Client, name: &str) -> Result<Seen, Failure> {
         Ok(None) | Err(Error::KeyConflict { .. }) => {}
         Err(error) => return Err(error.into()),
     }
-    // An inspection ignores the lease of the handle.
+    // Inspections ignore the lease of the handle.
     let holder = client.simple_lock(name, Duration::from_secs(30)).inspect().await?;
-    // A simple lock is any short string with a time to live.
+    // Any short string with a time to live counts as a simple lock.
     let is_a_lock = |holder: &Holder| holder.remaining.is_some() && holder.id.as_str().len() <= LONGEST;
     if !holder.iter().all(is_a_lock) {
         let text = format!(
@@ -177,7 +178,7 @@ async fn other(client: &Client, name: &str) -> Result<Seen, Failure> {
     Ok(seen(Kind::Simple, holds(client, None, holder).await))
 }
 
-/// Rejects the hash of an application, because ending such a hold would delete its data.
+/// Rejects an application's hash. Ending such a hold would delete application data.
 fn of_clients<'a>(name: &str, holders: impl IntoIterator<Item = &'a Holder>) -> Result<(), Failure> {
     holders.into_iter().try_for_each(|holder| of_a_client(name, holder.id.as_str()))
 }
@@ -186,7 +187,7 @@ fn of_clients<'a>(name: &str, holders: impl IntoIterator<Item = &'a Holder>) -> 
 ///
 /// # Errors
 ///
-/// Something else uses the name.
+/// An application's hash uses the name.
 pub(crate) fn of_a_client(name: &str, id: &str) -> Result<(), Failure> {
     if is_of_a_client(id) {
         return Ok(());
@@ -195,7 +196,7 @@ pub(crate) fn of_a_client(name: &str, id: &str) -> Result<(), Failure> {
     Err(Failure::new(Exit::Conflict, text).of_lock(name))
 }
 
-/// Returns whether an id has the format of holder ids of this library and of JVMs: `uuid:number` with an optional suffix.
+/// Returns whether an id has the format of leasehold and Redisson holder ids: `uuid:number` with an optional suffix.
 pub(crate) fn is_of_a_client(id: &str) -> bool {
     let id = id.strip_suffix(['~', '!']).unwrap_or(id);
     let Some((client, number)) = id.rsplit_once(':') else { return false };

@@ -17,11 +17,11 @@ const HEADER: [&str; 7] = ["NAME", "KIND", "HOLDER", "HELD FOR", "LEASE LEFT", "
 
 const TSV_HEADER: [&str; 8] = ["name", "kind", "holder", "process", "held_ms", "lease_left_ms", "waiters", "problems"];
 
-/// Prints each lock as soon as the search finds it, or all locks sorted at the end.
+/// Prints each lock as soon as the search finds it, or all locks in order at the end.
 ///
 /// # Errors
 ///
-/// The server does not answer or refuses.
+/// The server does not reply, or refuses the search.
 pub(crate) async fn ls(options: &LsOptions, server: &ServerOptions) -> Result<u8, Failure> {
     let client = connection::connect(server, "leasehold ls").await?;
     let result = with_client(&client, options, server.json).await;
@@ -70,7 +70,7 @@ async fn with_client(client: &Client, options: &LsOptions, json: bool) -> Result
     }
     if ageless > 0 {
         let locks = counted(ageless, "held lock");
-        output::note(&format!("left out {locks}, because no holder publishes the age of its hold"), json);
+        output::note(&format!("omitted {locks} whose holders publish no age"), json);
     }
     Ok(0)
 }
@@ -79,7 +79,7 @@ async fn with_client(client: &Client, options: &LsOptions, json: bool) -> Result
 struct Printer {
     form: Form,
     table: Table<7>,
-    /// The locks to sort; `None` without sorting.
+    /// The locks to sort. `None` without sorting.
     waiting: Option<BTreeMap<String, Seen>>,
     printed: u64,
 }
@@ -114,7 +114,7 @@ impl Printer {
     fn end(mut self) -> Result<u64, Failure> {
         let waiting = self.waiting.take().unwrap_or_default();
         for cells in waiting.values().map(cells) {
-            // If all rows are known, the columns have their final width from the first row.
+            // All rows are known, so set the final column widths first.
             self.table.fit(&cells);
         }
         for seen in waiting.values() {
@@ -133,7 +133,7 @@ impl Printer {
                 output::print(&format!("{header}{}\n", tsv(seen).join("\t")))
             }
             Form::Table => {
-                // The header is built after the first row, so that it has the same width.
+                // The first row sets the column widths, so format the header after it.
                 let row = self.table.row(cells(seen));
                 let header = if is_first { self.table.row(HEADER) } else { String::new() };
                 output::print(&format!("{header}{row}"))
@@ -156,7 +156,7 @@ fn cells(seen: &Seen) -> [String; 7] {
     ]
 }
 
-/// The cells of a TSV line, with escaped tabs and line breaks.
+/// Returns the cells of a TSV line, with escaped tabs and line breaks.
 fn tsv(seen: &Seen) -> [String; 8] {
     let state = &seen.state;
     let or_dash = |text: Option<String>| text.filter(|text| !text.is_empty()).unwrap_or_else(|| "-".to_owned());

@@ -45,11 +45,11 @@ use failure::{Exit, Failure};
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 
-/// The file descriptors of a command: polling and signals of two runtimes, and connections to one server.
+/// The file descriptors that a command needs: for two runtimes, signals, and connections to one server.
 const DESCRIPTORS: usize = 16;
 
 fn main() -> ExitCode {
-    // The shim has its own command line, because users do not call it.
+    // The shim has a command line of its own, which users never type.
     if let Some(words) = shim::asked_for(std::env::args_os()) {
         return ExitCode::from(shim::become_the_command(words));
     }
@@ -94,20 +94,20 @@ fn perform(cli: &Cli) -> Result<Ending, Failure> {
     }
 }
 
-/// Runs a subcommand on the main thread: the kernel kills a child when the thread that started it ends.
+/// Runs a subcommand on the main thread. The kernel kills a child when the thread that started the child ends.
 fn in_runtime<E: Into<Ending>>(task: impl Future<Output = Result<E, Failure>>) -> Result<Ending, Failure> {
     has_room_for_descriptors()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime =
         runtime.map_err(|error| Failure::new(Exit::Other, format!("cannot start the async runtime: {error}")))?;
     let result = runtime.block_on(task);
-    // A silent DNS resolver would block a thread for many seconds.
+    // Do not wait for a thread that a silent DNS resolver blocks.
     runtime.shutdown_background();
     result.map(Into::into)
 }
 
-/// Checks that this process can open enough descriptors. With too few, a runtime panics, or `run` retries a connection
-/// that cannot succeed.
+/// Checks that this process can open enough file descriptors. Otherwise a runtime panics, or `run` retries a hopeless
+/// connection.
 fn has_room_for_descriptors() -> Result<(), Failure> {
     let room: std::io::Result<Vec<_>> =
         (0..DESCRIPTORS).map(|_| std::io::stderr().as_fd().try_clone_to_owned()).collect();

@@ -2,37 +2,37 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The current time in UTC, such as `2026-01-31T23:59:59.250Z`.
+/// Returns the current time in UTC, such as `2026-01-31T23:59:59.250Z`.
 pub(crate) fn now() -> String {
     before(Duration::ZERO)
 }
 
-/// The time this long ago.
+/// Returns the time that was `ago` before now.
 pub(crate) fn before(ago: Duration) -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(ago);
     written(u64::try_from(since.as_millis()).unwrap_or_default())
 }
 
-/// The time of day after this time, such as `02:00:16 UTC`, by the clock of this host.
+/// Returns the time of day after a delay by this host's clock, such as `02:00:16 UTC`.
 pub(crate) fn after(time: Duration) -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_add(time);
     let moment = written(u64::try_from(since.as_millis()).unwrap_or_default());
     format!("{} UTC", &moment[11..19])
 }
 
-/// The time of a schedule, in milliseconds since 1970, to the second if it has no fraction.
+/// Formats a scheduled time in milliseconds since 1970, without a zero fraction.
 pub(crate) fn of_schedule(millis: u64) -> String {
     written(millis).replace(".000Z", "Z")
 }
 
-/// The time of an instant in milliseconds since 1970.
+/// Converts an instant to milliseconds since 1970.
 pub(crate) fn millis_at(at: Instant) -> u64 {
     let (now, system) = (Instant::now(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
     let moment = (system + at.saturating_duration_since(now)).saturating_sub(now.saturating_duration_since(at));
     u64::try_from(moment.as_millis()).unwrap_or_default()
 }
 
-/// A number of milliseconds since 1970 as a time.
+/// Formats milliseconds since 1970.
 pub(crate) fn written(millis: u64) -> String {
     let (days, within) = (millis / 86_400_000, millis % 86_400_000);
     let (year, month, day) = date(days);
@@ -40,7 +40,7 @@ pub(crate) fn written(millis: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}.{:03}Z", within / 1_000 % 60, within % 1_000)
 }
 
-/// The date this many days after 1 January 1970.
+/// Returns the date of a number of days since 1 January 1970.
 fn date(mut days: u64) -> (u64, usize, u64) {
     let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let mut year = 1970;

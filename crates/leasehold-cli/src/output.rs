@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Write as _};
 ///
 /// # Errors
 ///
-/// The reader of stdout has gone, which ends the command silently, or another error.
+/// The reader closed stdout, which ends the command silently, or the write failed.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     write(text.as_bytes())
 }
@@ -23,10 +23,10 @@ pub(crate) fn write(bytes: &[u8]) -> Result<(), Failure> {
     stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|error| unwritten(&error))
 }
 
-/// The failure of an output that cannot be written.
+/// Converts an error from a write to stdout.
 pub(crate) fn unwritten(error: &std::io::Error) -> Failure {
     match error.kind() {
-        ErrorKind::BrokenPipe => Failure::new(Exit::ClosedPipe, "the reader of stdout has gone"),
+        ErrorKind::BrokenPipe => Failure::new(Exit::ClosedPipe, "the reader closed stdout"),
         _ => Failure::new(Exit::Io, format!("cannot write to stdout: {error}")),
     }
 }
@@ -49,7 +49,7 @@ pub(crate) fn warn(what: &str, lock: &str, text: &str, json: bool) {
     }
 }
 
-/// Writes a line to stderr. Ignores errors, which have no other output.
+/// Writes a line to stderr. Ignores errors, because no output remains to report them.
 pub(crate) fn complain(line: &str) {
     let _ = std::io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }

@@ -10,51 +10,51 @@ use tokio::task::JoinSet;
 /// Maximum number of cached clients.
 const REMEMBERED: usize = 1_000;
 
-/// Maximum number of concurrent requests. The server executes the pipeline of one connection without a break, so this
+/// Maximum number of concurrent requests. The server runs one connection's pipeline without a break, so this limit
 /// bounds the delay of other programs.
 const AT_ONCE: usize = 32;
 
-/// A process without a record update for this time is silent. A live process writes its record every 20 s.
+/// Maximum age of a live process's record, which the process rewrites every 20 s.
 const SILENT: Duration = Duration::from_secs(25);
 
 /// An announced client.
 #[derive(Debug)]
 pub(crate) struct Person {
     pub(crate) record: ClientRecord,
-    /// The time of the request.
+    /// When this process requested the record.
     asked: Instant,
     locks: Vec<AnnouncedLock>,
 }
 
 impl Person {
-    /// Its uptime.
+    /// Returns the uptime of the client.
     pub(crate) fn up(&self) -> Duration {
         self.record.up + self.asked.elapsed()
     }
 
-    /// The age of its record, if a live process would have rewritten the record since.
+    /// Returns the age of its record, if a live process would have rewritten the record.
     pub(crate) fn silent(&self) -> Option<Duration> {
         Some(self.seen_ago()).filter(|ago| *ago > SILENT)
     }
 
-    /// The age of its record.
+    /// Returns the age of its record.
     pub(crate) fn seen_ago(&self) -> Duration {
         self.record.written_ago + self.asked.elapsed()
     }
 
-    /// The age of its hold or permit with this id, which its record lists after the first second.
+    /// Returns the age of a hold or permit, which the record lists after the first second.
     pub(crate) fn held(&self, id: &str) -> Option<Duration> {
         self.lock_of(id).map(|lock| lock.lasted + self.asked.elapsed())
     }
 
-    /// The lease to which it renews such a hold, according to its record.
+    /// Returns the lease with which the client renews a hold, according to its record.
     pub(crate) fn lease(&self, id: &str) -> Option<Duration> {
         self.lock_of(id)?.lease
     }
 
     fn lock_of(&self, id: &str) -> Option<&AnnouncedLock> {
         let permit = id.parse::<PermitId>().ok();
-        // Ids are unique, so this needs no comparison of names and keys.
+        // Ids are unique, so names and keys need no comparison.
         let of_hold = |lock: &&AnnouncedLock| {
             let is_of = |permit| lock.holder.as_ref().is_some_and(|holder| holder.has_permit(permit));
             lock.holder.as_ref().is_some_and(|holder| holder.as_str() == id) || permit.is_some_and(is_of)
@@ -88,7 +88,7 @@ impl From<AnnouncedClient> for Person {
     }
 }
 
-/// Requests each client record once, and caches it.
+/// Fetches client records, and caches them.
 pub(crate) struct People<'a> {
     client: &'a Client,
     known: HashMap<String, Option<Arc<Person>>>,
@@ -99,7 +99,7 @@ impl<'a> People<'a> {
         Self { client, known: HashMap::new() }
     }
 
-    /// The client of a holder or waiter. `None` if it is not announced, or this user may not read its record.
+    /// Returns the client of a holder or waiter. `None` if the client has no record, or this user may not read it.
     pub(crate) async fn of(&mut self, id: &str) -> Option<Arc<Person>> {
         if let Some(known) = self.known.get(client_of(id)) {
             return known.clone();
@@ -108,7 +108,7 @@ impl<'a> People<'a> {
         self.remember(client_of(id), person)
     }
 
-    /// Requests the unknown clients of several ids concurrently.
+    /// Fetches the uncached records of several clients concurrently.
     pub(crate) async fn meet(&mut self, ids: impl Iterator<Item = String>) {
         let strangers: BTreeSet<_> = ids.map(|id| client_of(&id).to_owned()).collect();
         let mut strangers = strangers.into_iter().filter(|one| !self.known.contains_key(one)).collect::<Vec<_>>();
@@ -122,7 +122,7 @@ impl<'a> People<'a> {
             }
             match asked.join_next().await {
                 Some(Ok((person, id))) => drop(self.remember(&id, person)),
-                // After a panic, `of` requests this client again.
+                // After a panic, `of` fetches this record again.
                 Some(Err(_)) => {}
                 None => return,
             }
@@ -139,7 +139,7 @@ impl<'a> People<'a> {
     }
 }
 
-/// The client in the id of a hold.
+/// Returns the client part of a hold's id.
 pub(crate) fn client_of(id: &str) -> &str {
     id.split(':').next().unwrap_or(id)
 }

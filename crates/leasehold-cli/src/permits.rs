@@ -1,7 +1,5 @@
-//! The processes behind the permits of a semaphore.
-//!
-//! The server stores the ids of leased permits, and only the number of permits of a bare semaphore. The clients publish
-//! their permits in their records.
+//! The processes behind the permits of a semaphore. For a leased semaphore, the server stores the ids of held permits;
+//! for a bare semaphore, only their number. Clients publish their permits in their records.
 
 use crate::failure::reason;
 use crate::people::Person;
@@ -13,13 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// Time limit of the search for client records, which scans all keys of the server.
+/// Timeout of the search for client records, which scans all keys of the server.
 const SEARCH: Duration = Duration::from_secs(5);
 
 /// The rights of the search.
 const RIGHTS: &str = "this user needs +scan, +hlen, +hmget and ~leasehold:1:client:*";
 
-/// Adds the processes that hold permits of this key. Returns a message about permits without a known process.
+/// Adds the processes that hold permits of this key. Returns a message about permits whose process is unknown.
 pub(crate) async fn find_holders(client: &Client, key: &str, seen: &mut Seen) -> Option<String> {
     let is_wanted = match seen.state.kind {
         FoundKind::Semaphore => !seen.holds.is_empty(),
@@ -38,14 +36,14 @@ pub(crate) async fn find_holders(client: &Client, key: &str, seen: &mut Seen) ->
     match why {
         Ended::Seen if seen.state.kind == FoundKind::Counter => None,
         Ended::Seen => {
-            Some(format!("{unknown}: it is not announced, or acquired the permit within the last two seconds"))
+            Some(format!("{unknown}: the process is not announced, or acquired the permit within the last two seconds"))
         }
         Ended::Cut => Some(format!("{unknown}: the search for client records ended after {SEARCH:?}")),
         Ended::Failed(why) => Some(format!("{unknown}: {why}")),
     }
 }
 
-/// The end of a search.
+/// How a search ended.
 enum Ended {
     /// The search found every permit, or read every record.
     Seen,
@@ -75,7 +73,7 @@ fn why(error: &Error) -> String {
     }
 }
 
-/// Adds a client's permits of the semaphore.
+/// Adds the permits of the semaphore that a client's record lists.
 fn add(seen: &mut Seen, key: &str, found: AnnouncedClient) {
     let locks = found.locks.iter().filter(|lock| lock.key == key);
     let holds: Vec<_> = locks.filter_map(|lock| Some((lock.holder.clone()?, lock.lasted))).collect();

@@ -15,7 +15,7 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// Connects to the servers of the locks' client: to the only server, or to the reachable primaries of a cluster.
+    /// Connects to the client's server, or to the reachable primaries of a cluster.
     ///
     /// # Errors
     ///
@@ -31,19 +31,19 @@ impl Raw {
         Ok(Self { nodes: connected.into_iter().map(node).collect() })
     }
 
-    /// The standalone server, or the primaries of a cluster in the order of their addresses.
+    /// Returns the standalone server, or the primaries of a cluster, sorted by address.
     pub(crate) fn primaries(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// Deletes the keys that outlive test locks: the counter of a semaphore, the register of fencing tokens, and the marks
-    /// of a queue. Gives up after a timeout.
+    /// Deletes the keys that outlive test locks: a semaphore's counter, the register of fencing tokens, and a queue's
+    /// marks. Stops after a timeout.
     pub(crate) async fn remove(&self, options: &ServerOptions, name: &str) {
         let name = format!("{}{name}", connection::prefix(options));
         let removed = async {
             for key in [name.clone(), format!("redisson_lock_token:{{{name}}}"), format!("leasehold:1:fair:{{{name}}}")]
             {
-                // Without this right the user leaves three small keys. Cluster nodes that do not own the key refuse.
+                // A user without the right to DEL leaves three small keys. Cluster nodes refuse keys of other nodes.
                 for node in &self.nodes {
                     let _ = node.ask::<i64>("DEL", &[&key]).await;
                 }
@@ -53,8 +53,8 @@ impl Raw {
     }
 }
 
-/// The reply of each Sentinel of the URL to `SENTINEL` with these arguments and the service name, with its address.
-/// Empty without Sentinels.
+/// Sends `SENTINEL` with these arguments and the service name to each Sentinel in the URL. Returns address and reply of
+/// each. Empty without Sentinels.
 pub(crate) async fn ask_sentinels(options: &ServerOptions, word: &str) -> Vec<(String, Result<String, String>)> {
     let Ok((builder, url)) = connection::raw(options, PATIENCE) else { return Vec::new() };
     let Ok(Some((service, all))) = builder.connect_sentinels(&url).await else { return Vec::new() };
@@ -71,29 +71,29 @@ pub(crate) async fn ask_sentinels(options: &ServerOptions, word: &str) -> Vec<(S
 
 /// A raw connection to a server.
 pub(crate) struct Node {
-    /// The address of a cluster node.
+    /// The address, for a cluster node.
     pub(crate) address: Option<String>,
     connection: RawConnection,
 }
 
 impl Node {
-    /// The reply to a command.
+    /// Sends a command, and returns the reply.
     ///
     /// # Errors
     ///
-    /// The server refused the command, or did not answer.
+    /// The server refused the command, or did not reply.
     pub(crate) async fn ask<R: FromReply>(&self, command: &'static str, args: &[&str]) -> Result<R, String> {
         let reply = self.connection.ask(command, args).await?;
         R::from_reply(&reply).ok_or_else(|| format!("unexpected reply to {command}"))
     }
 
-    /// The host of the address.
+    /// Returns the host of the address.
     pub(crate) fn host(&self) -> &str {
         let address = self.connection.address();
         address.rsplit_once(':').map_or(address, |(host, _)| host)
     }
 
-    /// The fields of `INFO`.
+    /// Returns the fields of `INFO`.
     ///
     /// # Errors
     ///
@@ -105,9 +105,9 @@ impl Node {
     }
 }
 
-/// A type that a reply converts to.
+/// A conversion from a reply.
 pub(crate) trait FromReply: Sized {
-    /// Converts the reply. `None` for another type.
+    /// Converts the reply. `None` for a reply of another type.
     fn from_reply(reply: &Reply) -> Option<Self>;
 }
 
@@ -129,7 +129,7 @@ impl FromReply for String {
     }
 }
 
-/// The elements of an array, or the keys and values of a map in order.
+/// Returns the elements of an array, or the keys and values of a map in order.
 impl FromReply for Vec<String> {
     fn from_reply(reply: &Reply) -> Option<Self> {
         reply.array().ok()?.iter().map(String::from_reply).collect()

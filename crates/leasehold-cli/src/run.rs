@@ -1,10 +1,10 @@
-//! `leasehold run`: a command that runs while a lock is held.
+//! `leasehold run`: runs a command under a lock.
 //!
-//! `run/hold.rs` acquires and releases, `run/once.rs` has the periods of `--once`, `run/nested.rs` warns of a deadlock with
-//! an enclosing run, `run/child.rs` manages the command's process group, `run/reaper.rs` its end, `run/terminal.rs` the
-//! terminal, `run/times.rs` the time limits, `run/waiting.rs` the messages of a long wait, `run/record.rs` the report.
-//! `run/supervise.rs` handles events, `run/stops.rs` resumes stopped commands, and this file combines them.
-//! `run/target.rs` has the names of the locks. `run/leader.rs` is `leasehold leader`, `run/keep.rs` `leasehold hold`.
+//! `run/hold.rs` acquires and releases, `run/once.rs` computes the periods of `--once`, and `run/nested.rs` warns of a
+//! deadlock with an enclosing run. `run/child.rs` manages the command's process group, `run/reaper.rs` reaps it, and
+//! `run/terminal.rs` manages the terminal. `run/times.rs` computes time limits, `run/waiting.rs` reports a long wait,
+//! and `run/record.rs` writes the records. `run/supervise.rs` handles events, `run/stops.rs` resumes stopped commands,
+//! and `run/target.rs` names the locks. `run/leader.rs` is `leasehold leader`, `run/keep.rs` `leasehold hold`.
 
 mod child;
 mod hold;
@@ -54,7 +54,7 @@ pub(crate) async fn run(options: &RunOptions, server: &ServerOptions) -> Result<
     // Threads inherit the blocked signals, so this must come first.
     let unblocks = terminal::allow_changes()?;
     let mut signals = Signals::listen()?;
-    // The clock at the start decides, because the connect may take long.
+    // Read the clock before the connect, which may be slow.
     let (period, times) = (once::period(options)?, Times::of(options));
     let title = options.names().join(" + ");
     let mut record = Record::begin(&options.records, &title, server.json)?;
@@ -62,7 +62,7 @@ pub(crate) async fn run(options: &RunOptions, server: &ServerOptions) -> Result<
         Ok(Ok(client)) => {
             let runner = Runner::of(options, &title, unblocks, server.json);
             let result = with_client(&client, options, period, times, &runner, &mut signals, &mut record).await;
-            // A signal ends the wait for a silent server. The lock is then free when its lease ends.
+            // A signal ends the wait for a silent server. The lock is then free at the end of its lease.
             let _ = signals.unless_ended(client.shutdown(FAREWELL)).await;
             result
         }
@@ -73,7 +73,7 @@ pub(crate) async fn run(options: &RunOptions, server: &ServerOptions) -> Result<
     result
 }
 
-/// Connects within the time limits of the options. `hears` gets each temporary failure.
+/// Connects within the time limits of the options. Each temporary failure calls `hears`.
 ///
 /// # Errors
 ///
@@ -87,7 +87,7 @@ async fn connect(
     hears: impl Fn(&Failure),
 ) -> Result<Result<Client, Failure>, Signal> {
     let mut waiting = waiting::ForServer::new(options, server.json);
-    // The announced name has the program without its arguments, which may be secret.
+    // Announce only the program name. The arguments may be secret.
     let program = options.command.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
     let application = format!("{verb} {}", program.display());
     let patience = Patience {
@@ -105,7 +105,7 @@ async fn connect(
     signals.unless_ended(connecting).await
 }
 
-/// Starts commands under a lock, and supervises them.
+/// Starts and supervises commands under a lock.
 struct Runner<'a> {
     command: &'a [OsString],
     name: &'a str,
@@ -115,7 +115,7 @@ struct Runner<'a> {
     reaper: Reaper,
     unblocks: bool,
     json: bool,
-    /// Whether the command is being stopped.
+    /// Whether `leasehold` is stopping the command.
     is_stopping: Arc<AtomicBool>,
 }
 
@@ -126,12 +126,12 @@ impl<'a> Runner<'a> {
         Self { command, name, grace: *grace, max_hold: *max_hold, terminal, reaper, unblocks, json, is_stopping }
     }
 
-    /// Runs the command to its end. Also returns whether a signal asked this process to end.
+    /// Runs the command to its end. Also returns whether a signal requested the end of this process.
     async fn command_under(&self, target: &Target<'_>, held: &Held, signals: &mut Signals) -> (End, bool) {
         let Self { terminal, json, is_stopping, .. } = self;
         let name = &*target.shown;
         is_stopping.store(false, Ordering::Release);
-        // Right after the grant the whole lease remains.
+        // The whole lease remains right after the grant.
         let limits = Limits { grace: self.grace, lease: held.remaining(), max_hold: self.max_hold };
         let environment = held.environment(target);
         match Child::start(&self.reaper, self.command, &environment, terminal, self.unblocks, *json) {
@@ -178,7 +178,7 @@ async fn with_client(
             if is_over && held.is_held() {
                 release(held, signals).await.told(name, json);
             } else {
-                // The server may not answer; the background retries the release until the client is closed.
+                // The server may not reply. The background retries the release until the client is closed.
                 drop(held);
             }
             record.hold_ended(if is_over { Fate::MaxHold } else { Fate::Lost });
@@ -191,7 +191,7 @@ async fn with_client(
     }
 }
 
-/// The failure of a command that was stopped.
+/// Returns the failure of a stopped command.
 fn stopped(name: &str, why: &Why, ended: Ended, in_reach: bool) -> Failure {
     let stopped = if in_reach { "was stopped" } else { "could not be stopped" };
     let text = format!("{}; the command {stopped} and ended with {ended}", why.told(name));
@@ -206,7 +206,7 @@ fn not_started(name: &str, error: &std::io::Error) -> Failure {
 ///
 /// # Errors
 ///
-/// The signal that ended the wait. The drop of the future rolls back a pending acquire.
+/// The signal that ended the wait. Dropping the future rolls back a pending acquire.
 async fn acquired(
     client: &Client,
     target: &Target<'_>,
@@ -230,8 +230,7 @@ async fn acquired(
     Ok(held)
 }
 
-/// Releases the lock. A signal ends the wait for the reply; the background continues the release until the client is
-/// closed.
+/// Releases the lock. After a signal, the background retries the release until the client is closed.
 async fn release(held: Held, signals: &mut Signals) -> Released {
     match signals.unless_ended(held.release()).await {
         Ok(released) => released,
@@ -254,8 +253,8 @@ impl Why {
 /// Checks that the lock was held until the command ended.
 fn judge(name: &str, ended: Ended, held_to_the_end: bool, released: Released, json: bool) -> Result<(), Failure> {
     match released {
-        // A hold that is missing on the server may have been lost before the command ended. A hold that only expired after
-        // the end of the command was not.
+        // A hold that is missing on the server may have been lost before the command ended. A hold that expired after
+        // the command's end is fine.
         Released::Lost { error, on_server } if on_server || !held_to_the_end => {
             Err(Failure::new(Exit::Lost, format!("{error}; the command had already ended with {ended}")).of_lock(name))
         }

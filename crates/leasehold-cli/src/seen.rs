@@ -22,13 +22,13 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// The age of the hold, if its client publishes it; for a silent holder, its age at the last record.
+    /// Returns the published age of the hold. For a silent holder, the age at its last record.
     pub(crate) fn age(&self) -> Option<Duration> {
         let age = self.who.as_ref()?.held(self.holder.id.as_str())?;
         Some(age.saturating_sub(self.unrenewed().unwrap_or_default()))
     }
 
-    /// The time since the last renewal, if a live holder would have renewed the lease since.
+    /// Returns the time since the last renewal, if a live holder would have renewed the lease.
     pub(crate) fn unrenewed(&self) -> Option<Duration> {
         unrenewed(self.holder.id.as_str(), self.holder.remaining, self.who.as_deref())
     }
@@ -37,7 +37,7 @@ impl Hold {
     pub(crate) fn as_text(&self) -> String {
         let mut text = shown(self.holder.id.as_str());
         let mut add = |part: String| {
-            // A string takes every text.
+            // Writing to a string cannot fail.
             let _ = write!(text, ", {part}");
         };
         if let Some(half) = self.half {
@@ -59,12 +59,12 @@ impl Hold {
         if self.who.is_none() && is_of_a_client(self.holder.id.as_str()) {
             add("process unknown: a JVM, or a program without a record".to_owned());
         }
-        // The process of a kept lock has ended, or does something else.
+        // The process of a kept lock has ended, or does other work.
         let gone = self.who.as_ref().filter(|_| self.holder.is_kept()).map(|who| who.seen_ago());
         with_process(&text, self.who.as_deref(), unrenewed.or(gone))
     }
 
-    /// The process of the hold, or its id.
+    /// Returns the process of the hold, or its id.
     fn process_as_text(&self) -> String {
         let half = self.half.map(|half| format!("{half}: ")).unwrap_or_default();
         let who = self.who.as_ref().map(|who| process_as_text(&who.record));
@@ -85,8 +85,8 @@ impl Hold {
     }
 }
 
-/// The time since the last renewal of a hold, if a live holder would have renewed it since: after a third of the lease,
-/// plus some slack for a busy machine.
+/// Returns the time since the last renewal, if a live holder would have renewed the lease. Holders renew after a third
+/// of the lease; a busy machine gets some slack.
 pub(crate) fn unrenewed(id: &str, left: Option<Duration>, who: Option<&Person>) -> Option<Duration> {
     let lease = who?.lease(id)?;
     let since = lease.saturating_sub(left?);
@@ -124,7 +124,7 @@ pub(crate) fn permit_as_json(permit: &HeldPermit, who: Option<&Person>) -> Value
     })
 }
 
-/// A hold that only the record of its process lists.
+/// A hold that appears only in the record of its process.
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
     pub(crate) id: HolderId,
@@ -158,7 +158,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Adds the processes. The id of a permit does not name a client.
+    /// Adds the processes. Permit ids do not contain a client.
     pub(crate) async fn new(mut state: LockState, people: &mut People<'_>) -> Self {
         let has_halves = state.kind == FoundKind::ReadWriteLock;
         let names_clients = state.kind != FoundKind::Semaphore;
@@ -177,7 +177,7 @@ impl Seen {
         Self { state, holds, said: Vec::new(), queue }
     }
 
-    /// The state in one or two words.
+    /// Returns the state in one or two words.
     pub(crate) fn word(&self) -> &'static str {
         match self.state.kind {
             FoundKind::Foreign => "foreign",
@@ -196,12 +196,12 @@ impl Seen {
         }
     }
 
-    /// The age of the oldest published hold.
+    /// Returns the greatest published age of a hold.
     pub(crate) fn age(&self) -> Option<Duration> {
         self.holds.iter().filter_map(Hold::age).max()
     }
 
-    /// The first holder, or the number of available permits.
+    /// Returns the first holder, or the number of available permits.
     pub(crate) fn holder_as_text(&self) -> String {
         let state = &self.state;
         let available = || state.available.map_or_else(|| "-".to_owned(), |available| format!("{available} available"));
@@ -264,12 +264,12 @@ pub(crate) fn process_as_json(who: &ClientRecord) -> Value {
     })
 }
 
-/// The process, as it announced itself.
+/// Formats the process, as announced.
 pub(crate) fn process_as_text(who: &ClientRecord) -> String {
     shown(&format!("{}, process {} on {}", who.application, who.pid, who.host))
 }
 
-/// The reason for its locks, after a colon.
+/// Formats the reason for the locks, after a colon.
 fn note(who: &ClientRecord) -> String {
     if who.note.is_empty() { String::new() } else { shown(&format!(": {}", who.note)) }
 }

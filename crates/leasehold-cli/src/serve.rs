@@ -1,8 +1,8 @@
 //! `leasehold serve`: the locks on a web page, and metrics for Prometheus.
 //!
-//! `serve/sampler.rs` looks at the locks of the table, `serve/details.rs` at single locks and `serve/waits.rs` at waits, for
-//! all browsers together. `serve/view.rs`, `serve/lock.rs`, `serve/past.rs` and `serve/waits.rs` create the texts;
-//! `serve/page.rs` writes them as HTML, `serve/changes.rs` as messages and `serve/json.rs` as JSON.
+//! For all browsers together, `serve/sampler.rs` scans the table, `serve/details.rs` inspects single locks, and
+//! `serve/waits.rs` searches for waits. `serve/view.rs`, `serve/lock.rs`, `serve/past.rs` and `serve/waits.rs` create
+//! the texts. `serve/page.rs` writes the texts as HTML, `serve/changes.rs` as messages, and `serve/json.rs` as JSON.
 //! `serve/routes.rs` defines the routes, `serve/unlock.rs` the only route that writes, and `http.rs` manages the
 //! connections.
 
@@ -38,7 +38,7 @@ use crate::ending::Ending;
 use crate::failure::{Exit, Failure};
 use crate::http;
 use crate::output;
-use crate::overview::looks::Wanted;
+use crate::overview::scans::Wanted;
 use crate::signals::{Signals, asks_to_end, stop_this_process};
 use app::{App, MOST_LISTENERS};
 use details::Details;
@@ -142,7 +142,7 @@ async fn end(signals: &mut Signals) -> Signal {
     }
 }
 
-/// The end after a signal. SIGINT and SIGTERM are normal ends.
+/// Returns the end after a signal. SIGINT and SIGTERM end `serve` normally.
 fn ending(signal: Signal) -> Ending {
     if matches!(signal, Signal::INT | Signal::TERM) { 0.into() } else { Ending::by(signal) }
 }
@@ -159,7 +159,7 @@ fn introduce(
         address.map_err(|error| Failure::new(Exit::Other, format!("cannot read the local address: {error}")))?;
     if !is_for_this_machine(address) {
         let text = format!(
-            "other machines can reach {}, and the page has no password: it shows the names of locks and processes to everyone",
+            "other machines can reach {}, and the page has no password: everyone can read the names of locks and processes",
             options.listen
         );
         output::note(&text, server.json);

@@ -1,7 +1,7 @@
-//! The shim of `leasehold run`: the same program prepares its process, then replaces itself with the command.
+//! The shim of `leasehold run`: this program, started again, prepares its process and then executes the command.
 //!
-//! Without `unsafe`, a program can only change its own process. So the child itself requests its death with the parent,
-//! and waits for the terminal. [`words`] creates its arguments.
+//! Safe Rust cannot run code between `fork` and `exec`. So the shim requests its own death with the parent, and waits
+//! for the terminal. [`words`] creates its arguments.
 
 use crate::failure::{Exit, Failure};
 use crate::output;
@@ -15,10 +15,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// The first argument of the shim. Users do not type it.
+/// The first argument of the shim, which users never type.
 const WORD: &str = "__become";
 
-/// The exit codes of shells for a command that does not start.
+/// The exit codes of shells for a command that cannot start.
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
@@ -27,16 +27,16 @@ const NOT_FOUND: u8 = 127;
 pub(crate) struct Start {
     /// The shim waits until its process group is in the foreground.
     pub(crate) in_front: bool,
-    /// The shim stops itself first, until its parent resumes it.
+    /// The shim first stops itself until its parent resumes it.
     pub(crate) stops: bool,
-    /// The shim undoes `terminal::allow_changes` of its parent.
+    /// The shim undoes its parent's `terminal::allow_changes`.
     pub(crate) unblocks: bool,
     /// The shim prints errors as JSON.
     pub(crate) json: bool,
 }
 
 impl Start {
-    /// Encodes it as one argument.
+    /// Encodes the options as one argument.
     fn word(self) -> OsString {
         let letter = |is: bool, letter| if is { letter } else { '-' };
         String::from_iter([
@@ -73,10 +73,10 @@ pub(crate) fn words(parent: Pid, start: Start, command: &[OsString]) -> Vec<OsSt
     words
 }
 
-/// The path of the running program, which stays valid after a newer file replaced it.
+/// The path of the running program, valid even after an upgrade replaces the file.
 const THIS: &str = "/proc/self/exe";
 
-/// The program to start as the shim.
+/// Returns the program to start as the shim.
 ///
 /// # Errors
 ///
@@ -85,7 +85,7 @@ pub(crate) fn program() -> io::Result<OsString> {
     if is_there(THIS) { Ok(THIS.into()) } else { by_its_path() }
 }
 
-/// The path with which the kernel started this program, for a system without /proc, such as a `chroot`.
+/// Returns the path of this program on a system without /proc, such as a `chroot`.
 #[cfg(target_os = "linux")]
 fn by_its_path() -> io::Result<OsString> {
     let path = OsStr::from_bytes(rustix::param::linux_execfn().to_bytes());
@@ -101,7 +101,7 @@ fn is_there(path: impl AsRef<Path>) -> bool {
     path.as_ref().exists()
 }
 
-/// The error of a shim that cannot be started. The message mentions a missing /proc.
+/// Returns the error of a shim that cannot start. The message mentions a missing /proc.
 pub(crate) fn not_started(error: io::Error) -> io::Error {
     if is_there(THIS) || !cfg!(target_os = "linux") {
         return error;
@@ -122,7 +122,7 @@ pub(crate) fn asked_for(args: impl Iterator<Item = OsString>) -> Option<Words> {
     Some(Words { parent, start: Start::read(&start), command: args.collect() })
 }
 
-/// Replaces this process with the command. Only returns after a failure, with the exit code of a shell.
+/// Replaces this process with the command. Returns only after a failure, with a shell's exit code.
 pub(crate) fn become_the_command(words: Words) -> u8 {
     let Some((program, args)) = words.command.split_first() else { return NOT_FOUND };
     if let Err(error) = die_with_parent() {
@@ -151,8 +151,8 @@ pub(crate) fn become_the_command(words: Words) -> u8 {
     tell(why_not(program, &error), code, words.start.json)
 }
 
-/// Sets the command's own pid in the service manager's variables that name the target process. They named `leasehold`,
-/// and a command ignores sockets and a watchdog of another process.
+/// Sets the command's pid in the service manager's variables, which contain the pid of `leasehold`. A command ignores
+/// sockets and a watchdog for another pid.
 fn with_own_pid(mut command: Command, parent: &OsStr) -> Command {
     let own = process::getpid().as_raw_nonzero().to_string();
     for name in ["LISTEN_PID", "WATCHDOG_PID", "SYSTEMD_EXEC_PID"] {
@@ -160,7 +160,7 @@ fn with_own_pid(mut command: Command, parent: &OsStr) -> Command {
             command.env(name, &own);
         }
     }
-    // Newer managers also name the sockets' process by the number of a pidfd, which only its parent can have.
+    // Newer managers also identify the process by a pidfd, which only its parent can create.
     if std::env::var_os("LISTEN_PID").is_some_and(|pid| pid == parent) {
         command.env_remove("LISTEN_PIDFDID");
     }
@@ -169,7 +169,7 @@ fn with_own_pid(mut command: Command, parent: &OsStr) -> Command {
 
 /// Prints the reason, and returns the exit code.
 fn tell(why: String, code: u8, json: bool) -> u8 {
-    // The environment of the command contains the lock.
+    // The command's environment contains the lock's name.
     let lock = std::env::var("LEASEHOLD_NAME").unwrap_or_default();
     if let Some(line) = Failure::new(Exit::Other, why).of_lock(&lock).with_code(code).line(json) {
         output::complain(&line);
@@ -188,21 +188,21 @@ fn why_not(program: &OsStr, error: &io::Error) -> String {
     }
 }
 
-/// Requests SIGKILL from the kernel when the parent thread ends. The request survives an `exec`, except of a program that
-/// changes its user or capabilities. Children do not inherit it.
+/// Requests SIGKILL from the kernel at the end of the parent thread. The request survives `exec`, except of a program
+/// that changes its user or capabilities. Children do not inherit the request.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn die_with_parent() -> io::Result<()> {
     process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(Into::into)
 }
 
-/// Other systems lack this request.
+/// Other systems have no such request.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn die_with_parent() -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until the parent has moved this process group to the foreground, because an earlier read would stop the program.
-/// Continues after a second; the parent also handles a later stop.
+/// Waits until the parent has moved this process group to the foreground. An earlier read of the terminal would stop
+/// the program. Continues after a second, because the parent also handles later stops.
 fn wait_for_terminal() {
     let terminal = Terminal::of_this_process();
     let end = Instant::now() + Duration::from_secs(1);

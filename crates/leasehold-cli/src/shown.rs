@@ -1,7 +1,6 @@
-//! Output of untrusted text.
+//! Safe output of untrusted text.
 
-/// Escapes the characters that a terminal would interpret: control characters, line breaks, and changes of the text
-/// direction.
+/// Escapes characters that a terminal interprets: control characters, line breaks, and changes of the text direction.
 pub(crate) fn shown(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut safe, next| {
         match next {

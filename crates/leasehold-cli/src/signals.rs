@@ -1,4 +1,4 @@
-//! The signals that arrive at this process.
+//! The signals to this process.
 
 use crate::failure::{Exit, Failure};
 use futures_util::FutureExt as _;
@@ -7,8 +7,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 use tokio::signal::unix::{self, SignalKind};
 
-/// The signals that end a wait for the lock: requests to end, and signals that end a process without a handler. Signals
-/// for faults of the process itself are not included.
+/// The signals that end a wait for the lock: terminating signals, except signals for faults of the process itself.
 const ENDING: [Signal; 10] = [
     Signal::TERM,
     Signal::INT,
@@ -22,7 +21,7 @@ const ENDING: [Signal; 10] = [
     Signal::XFSZ,
 ];
 
-/// Signals that only some systems have.
+/// Signals of some systems only.
 #[cfg(target_os = "linux")]
 const ENDING_HERE: &[Signal] = &[Signal::IO, Signal::POWER];
 #[cfg(not(target_os = "linux"))]
@@ -37,7 +36,7 @@ const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 #[cfg(not(target_os = "linux"))]
 const REAL_TIME: std::ops::Range<i32> = 0..0;
 
-/// The signals to this process, with handlers, so that they do not end it.
+/// The signals to this process, with handlers that keep it alive.
 pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
 
 impl Signals {
@@ -46,7 +45,7 @@ impl Signals {
     ///
     /// # Errors
     ///
-    /// The system refuses, which should not happen.
+    /// The system call fails, which should not happen.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let ignored = ignored();
         let is_heard = |number: i32| ignored >> (number - 1) & 1 == 0;
@@ -61,7 +60,7 @@ impl Signals {
         Ok(Self(streams))
     }
 
-    /// The next signal.
+    /// Returns the next signal.
     pub(crate) async fn next(&mut self) -> Signal {
         poll_fn(|cx| {
             for (signal, stream) in &mut self.0 {
@@ -84,7 +83,7 @@ impl Signals {
         Ok(())
     }
 
-    /// The result of `work`, unless a signal that ends it comes first. Then `work` is dropped.
+    /// Runs `work`. A terminating signal drops `work`.
     ///
     /// # Errors
     ///
@@ -98,7 +97,7 @@ impl Signals {
                 value = &mut work => break value,
             }
         };
-        // A signal that came before is read when the runtime next polls for I/O.
+        // The runtime reads an earlier signal at its next poll for I/O.
         tokio::task::yield_now().await;
         while let Some(signal) = self.next().now_or_never() {
             Self::heed(signal)?;
@@ -112,24 +111,23 @@ pub(crate) fn asks_to_end(signal: Signal) -> bool {
     ENDING.contains(&signal) || ENDING_HERE.contains(&signal)
 }
 
-/// Stops this process until SIGCONT, as Ctrl-Z does. Does nothing without a shell that can resume it. Returns whether the
-/// process was stopped. The kernel delivers the signal before the call returns, because the main thread sends it to its
-/// own process.
+/// Stops this process until SIGCONT, as Ctrl-Z does. Does nothing without a shell that can resume the process. Returns
+/// whether the process stopped. The main thread sends the signal, so the kernel delivers it before the call returns.
 pub(crate) fn stop_this_process() -> bool {
     is_a_job() && process::kill_process(process::getpid(), Signal::STOP).is_ok()
 }
 
-/// Returns whether a shell controls this process as a job, in another process group than that of the session.
+/// Returns whether a shell controls this process as a job, in a process group of its own.
 pub(crate) fn is_a_job() -> bool {
     process::getsid(None).is_ok_and(|session| session != process::getpgrp())
 }
 
-/// Returns whether this process ignores a signal; `false` if the system does not reveal it.
+/// Returns whether this process ignores a signal. `false` if unknown.
 pub(crate) fn is_ignored(signal: Signal) -> bool {
     ignored() >> (signal.as_raw() - 1) & 1 == 1
 }
 
-/// The bit set of ignored signals. Only available on Linux without `unsafe`; empty elsewhere.
+/// Returns the bit set of ignored signals from /proc. Empty on systems other than Linux.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,16 +1,16 @@
-//! Names that are similar to the name of a free lock, which may be a typing error or lack a prefix.
+//! Finds names similar to a free lock's name, which may contain a typo or lack a prefix.
 
 use leasehold::Client;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// Time limit of the search, which scans all keys of the server.
+/// Timeout of the search, which scans all keys of the server.
 const SEARCH: Duration = Duration::from_secs(1);
 
 /// Maximum number of names in the hint.
 const NAMED: usize = 3;
 
-/// The line for a user who may have meant another lock. `None` without a similar lock, or without the rights to search.
+/// Returns a hint for a user who may mean another lock. `None` without a similar lock, or without the rights to search.
 pub(crate) async fn hint(client: &Client, name: &str) -> Option<String> {
     let (mut search, end) = (client.locks("*"), Instant::now() + SEARCH);
     let mut found = Vec::new();
@@ -24,7 +24,8 @@ pub(crate) async fn hint(client: &Client, name: &str) -> Option<String> {
     (!names.is_empty()).then(|| format!("no lock has the name {name:?}; similar: {}", names.join(", ")))
 }
 
-/// The distance between two names. `None` if they are not similar. Names that differ only in their numbers name other things.
+/// Returns the distance between two names. `None` if they are not similar. Names that differ only in numbers are not
+/// similar.
 fn distance(name: &str, other: &str) -> Option<usize> {
     if without_numbers(name) == without_numbers(other) {
         return None;
@@ -35,14 +36,14 @@ fn distance(name: &str, other: &str) -> Option<usize> {
     (is_part || edits <= 1 + name.chars().count() / 6).then_some(edits)
 }
 
-/// The parts between the numbers of a name.
+/// Returns the parts between the numbers of a name.
 fn without_numbers(name: &str) -> Vec<&str> {
     let mut parts: Vec<_> = name.split(|next: char| next.is_ascii_digit()).collect();
     parts.dedup_by(|next, before| next.is_empty() && before.is_empty());
     parts
 }
 
-/// The number of inserted, deleted and replaced characters.
+/// Returns the number of inserted, deleted and replaced characters.
 fn edits(name: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

@@ -2,7 +2,7 @@
 
 use unicode_width::UnicodeWidthStr as _;
 
-/// Maximum width of a column. A longer cell only shifts the rest of its own row.
+/// Maximum width of a column. A longer cell shifts the rest of its row.
 const WIDEST: usize = 60;
 
 /// The widths of the columns, which grow with the cells.
@@ -16,7 +16,7 @@ impl<const N: usize> Table<N> {
         Self { widths }
     }
 
-    /// Widens the columns for a later row.
+    /// Widens the columns for a row that follows later.
     pub(crate) fn fit<T: AsRef<str>>(&mut self, cells: &[T; N]) {
         for (cell, width) in cells.iter().zip(&mut self.widths) {
             *width = cell.as_ref().width().min(WIDEST).max(*width);
@@ -47,8 +47,8 @@ mod tests {
         let mut table = Table::new([4, 2]);
         assert_eq!(table.row(["a", "b"]), "a     b\n");
         assert_eq!(table.row(["stöck", "b"]), "stöck  b\n");
-        assert_eq!(table.row(["倉庫a", "b"]), "倉庫a  b\n", "each of the first two takes two places");
-        assert_eq!(table.row(["e\u{301}", "b"]), "e\u{301}      b\n", "an accent takes none");
+        assert_eq!(table.row(["倉庫a", "b"]), "倉庫a  b\n", "the first two characters are two columns wide");
+        assert_eq!(table.row(["e\u{301}", "b"]), "e\u{301}      b\n", "an accent is zero columns wide");
         assert_eq!(table.row(["a", ""]), "a\n");
         assert_eq!(table.row(["a", "b"]), "a      b\n");
         let long = "x".repeat(WIDEST + 9);

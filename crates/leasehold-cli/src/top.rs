@@ -1,7 +1,8 @@
 //! `leasehold top`: a live table of the locks on the terminal.
 //!
-//! `overview/looks.rs` looks at the server, and `top/keys.rs` reads the keys. Both send events to `top/state.rs`, which does
-//! no I/O. `top/view.rs` draws the state, `top/terminal.rs` manages the terminal, and this file runs the event loop.
+//! `overview/scans.rs` scans the server, and `top/keys.rs` reads the keyboard. Both send events to `top/state.rs`,
+//! which does no I/O. `top/view.rs` draws the state, `top/terminal.rs` manages the terminal, and this file runs the
+//! event loop.
 
 mod keys;
 #[cfg(test)]
@@ -17,7 +18,7 @@ use crate::ending::Ending;
 use crate::failure::{Exit, Failure};
 use crate::inspect;
 use crate::overview::foreign::Foreign;
-use crate::overview::looks::{self, Told, Wanted};
+use crate::overview::scans::{self, Told, Wanted};
 use crate::signals::{Signals, asks_to_end, stop_this_process};
 use leasehold::Client;
 use rustix::process::Signal;
@@ -56,7 +57,7 @@ pub(crate) async fn top(options: &TopOptions, server: &ServerOptions) -> Result<
         Err(signal) => return Ok(ending(signal)),
     };
     let wanted = Wanted { pattern: options.pattern.clone(), kinds: options.kinds(), every: options.every };
-    let (told, looks) = mpsc::unbounded_channel();
+    let (told, scans) = mpsc::unbounded_channel();
     let (viewers, viewing) = watch::channel(1);
     let (inspected, inspecting) = watch::channel(None);
     let (seen, details) = mpsc::unbounded_channel();
@@ -68,21 +69,21 @@ pub(crate) async fn top(options: &TopOptions, server: &ServerOptions) -> Result<
     };
     let (foreign, prefix) = (Foreign::default(), connection::prefix(server));
     let result = tokio::select! {
-        failure = looks::repeat(&client, &wanted, &foreign, viewing, told) => Err(failure),
+        failure = scans::repeat(&client, &wanted, &foreign, viewing, told) => Err(failure),
         never = inspect_all(&client, &prefix, inspecting, seen) => match never {},
-        end = table.show(looks, details, &mut signals) => end,
+        end = table.show(scans, details, &mut signals) => end,
     };
     // This command holds no lock.
     let _ = client.shutdown(FAREWELL).await;
     result
 }
 
-/// The end after a signal. SIGINT ends the table like the key `q`.
+/// Returns the end after a signal. SIGINT ends the table like the key `q`.
 fn ending(signal: Signal) -> Ending {
     if signal == Signal::INT { 0.into() } else { Ending::by(signal) }
 }
 
-/// Inspects the lock that the user has selected, again after each pause. Never completes.
+/// Inspects the selected lock in a loop. Never completes.
 async fn inspect_all(
     client: &Client,
     prefix: &str,
@@ -110,10 +111,10 @@ async fn inspect_all(
     }
 }
 
-/// The table, and its connection to the looks.
+/// The table, and its channels to the scans.
 struct Table {
     state: State,
-    /// 1, or 0 during a pause.
+    /// The number of viewers: 0 during a pause, otherwise 1.
     viewers: watch::Sender<usize>,
     /// The lock to inspect.
     inspected: watch::Sender<Option<String>>,
@@ -121,10 +122,11 @@ struct Table {
 }
 
 impl Table {
-    /// Draws the table and handles keys and signals until one of them ends it. Restores the screen on return and on drop.
+    /// Draws the table, and handles keys and signals until a key or signal ends it. Restores the screen on return and
+    /// on drop.
     async fn show(
         mut self,
-        mut looks: mpsc::UnboundedReceiver<Told>,
+        mut scans: mpsc::UnboundedReceiver<Told>,
         mut details: mpsc::UnboundedReceiver<(String, Vec<String>)>,
         signals: &mut Signals,
     ) -> Result<Ending, Failure> {
@@ -147,9 +149,9 @@ impl Table {
                 event = keys.recv() => match event {
                     Some(Ok(event)) => keys::key_of(&event).map_or(Asked::Nothing, |key| self.state.press(key)),
                     Some(Err(error)) => return Err(Failure::new(Exit::Io, format!("cannot read keys: {error}"))),
-                    None => return Err(Failure::new(Exit::Io, "cannot read keys: the terminal has gone")),
+                    None => return Err(Failure::new(Exit::Io, "cannot read keys: the terminal is closed")),
                 },
-                Some(told) = looks.recv() => {
+                Some(told) = scans.recv() => {
                     self.state.take(told);
                     Asked::Nothing
                 }
@@ -183,7 +185,7 @@ impl Table {
     }
 }
 
-/// Stops this process until it is in the foreground again. Returns a signal that ends the process.
+/// Stops this process until it returns to the foreground. Returns a terminating signal.
 async fn stop(screen: &mut Screen, signals: &mut Signals) -> Result<Option<Signal>, Failure> {
     Screen::lend();
     stop_this_process();

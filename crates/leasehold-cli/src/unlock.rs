@@ -23,7 +23,7 @@ use std::time::Duration;
 ///
 /// # Errors
 ///
-/// Another process holds the lock, the user did not confirm, or the server does not answer.
+/// Another process holds the lock, the user did not confirm, or the server does not reply.
 pub(crate) async fn unlock(options: &UnlockOptions, server: &ServerOptions) -> Result<u8, Failure> {
     let client = connection::connect(server, "leasehold unlock").await?;
     let result = match (&options.process, &options.name) {
@@ -42,7 +42,7 @@ struct Hit {
     way: Way,
     text: String,
     json: Value,
-    /// The process has renewed the hold recently, or does not publish its renewals.
+    /// Whether the process may be alive: it renewed recently, or publishes no renewals.
     may_live: bool,
 }
 
@@ -61,13 +61,13 @@ impl Hit {
     }
 }
 
-/// The way to end a hold, by the kind of its lock.
+/// How to end a hold, by the kind of its lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Way {
     Simple,
     Read,
     Write,
-    /// A lock without a queue, or with an empty queue. Its script needs no right to the keys of a queue.
+    /// A lock without waiters in a queue. Its script needs no rights to the queue's keys.
     Plain,
     Queued,
     Permit(PermitId),
@@ -85,7 +85,7 @@ impl Way {
     }
 }
 
-/// Ends the holds of the lock, or the hold that the options name.
+/// Ends the holds of a lock, or only the hold that the options name.
 ///
 /// # Errors
 ///
@@ -136,7 +136,7 @@ pub(crate) async fn free_lock(client: &Client, name: &str, options: &UnlockOptio
     }
     let mut gone = None;
     for hit in &hits {
-        // Continue after a hold that has just ended.
+        // A hold that has just ended is no error.
         if !free_from(client, hit, json).await? {
             gone = Some(hit);
         }
@@ -147,7 +147,7 @@ pub(crate) async fn free_lock(client: &Client, name: &str, options: &UnlockOptio
     })
 }
 
-/// The held permits with this id, which names a permit or a hold of several permits.
+/// Returns the held permits with this id, which names one permit or a hold of several permits.
 async fn permits(client: &Client, name: &str, id: &str) -> Result<Vec<Hit>, Failure> {
     let ids: Vec<PermitId> = match id.parse() {
         Ok(permit) => vec![permit],
@@ -175,7 +175,7 @@ async fn free_process(client: &Client, process: &str, yes: bool, server: &Server
         output::print(&if server.json {
             format!("{}\n", json!({ "process": process, "freed": null }))
         } else {
-            format!("{} holds nothing; nothing to do\n", shown(process))
+            format!("{} holds no lock; nothing to do\n", shown(process))
         })?;
         return Ok(0);
     }
@@ -223,8 +223,11 @@ async fn ask(hits: &[Hit], process: Option<&str>) -> Result<(), Failure> {
         output::complain(&format!("{}: held by {text}", shown(name)));
     }
     let living = hits.iter().filter(|hit| hit.may_live).count();
-    let told =
-        if living == 0 { "" } else { "The holder gets no notice, and may keep working while the next holder works. " };
+    let told = if living == 0 {
+        ""
+    } else {
+        "The holder receives no notice, and may keep working at the same time as the next holder. "
+    };
     output::complain(&format!("{told}Free {what}? [y/N]"));
     let answer = tokio::task::spawn_blocking(|| {
         let mut answer = String::new();
@@ -237,7 +240,7 @@ async fn ask(hits: &[Hit], process: Option<&str>) -> Result<(), Failure> {
     Err(named(Failure::new(Exit::Declined, left)))
 }
 
-/// Ends a hold and prints it; `false` if it had already ended.
+/// Ends a hold and prints it. Returns `false` if the hold had already ended.
 async fn free_from(client: &Client, hit: &Hit, json: bool) -> Result<bool, Failure> {
     let Hit { name, id, way, text, json: hold, .. } = hit;
     if !end(client, name, id, *way).await? {
@@ -251,11 +254,11 @@ async fn free_from(client: &Client, hit: &Hit, json: bool) -> Result<bool, Failu
     Ok(true)
 }
 
-/// Ends this hold and no later hold. `false` if the hold had already ended.
+/// Ends this hold, never a later hold. Returns `false` if the hold had already ended.
 ///
 /// # Errors
 ///
-/// The server refuses or does not answer.
+/// The server refuses or does not reply.
 pub(crate) async fn end(client: &Client, name: &str, id: &HolderId, way: Way) -> Result<bool, Error> {
     match way {
         Way::Simple => client.simple_lock(name, Duration::from_secs(30)).force_release_holder(id).await,
@@ -273,11 +276,11 @@ pub(crate) async fn end(client: &Client, name: &str, id: &HolderId, way: Way) ->
     }
 }
 
-/// Wakes the first waiter of a queue that formed after the inspection, such as during the confirmation. The script of
-/// the plain lock does not notify a queue, so a waiting JVM would sleep until the end of the freed lease.
+/// Wakes the first waiter of a queue that formed after the inspection, for example during the confirmation. The plain
+/// lock's script does not notify a queue, so a waiting JVM would sleep until the old lease ends.
 async fn wake_a_queue(client: &Client, name: &str, freed_from: &HolderId) {
     let lock = client.fair_lock(name);
-    // The lock is free. After an error the waiter still polls.
+    // The lock is free. Ignore an error, because the waiter still polls.
     if lock.inspect().await.is_ok_and(|queue| !queue.waiters.is_empty()) {
         let _ = lock.force_release_holder(freed_from).await;
     }

@@ -1,6 +1,6 @@
-//! `leasehold watch`: prints the changes between looks.
+//! `leasehold watch`: prints the changes between scans.
 //!
-//! `watch/changes.rs` compares two looks. This file looks, prints and waits.
+//! `watch/changes.rs` compares two scans. This file scans and prints in a loop.
 
 mod changes;
 
@@ -20,7 +20,7 @@ use std::time::Instant;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
-/// The locks of one look by name.
+/// The locks of one scan by name.
 type Locks = BTreeMap<String, Looked>;
 
 /// Prints a line for each change until SIGINT.
@@ -45,7 +45,7 @@ pub(crate) async fn watch(options: &WatchOptions, server: &ServerOptions) -> Res
     result
 }
 
-/// Looks and prints the changes until a permanent error.
+/// Scans, and prints the changes until a permanent error.
 async fn go_on(client: &Client, options: &WatchOptions, json: bool) -> Result<u8, Failure> {
     let teller = Teller { json };
     let mut before: Option<(Instant, Locks)> = None;
@@ -59,7 +59,8 @@ async fn go_on(client: &Client, options: &WatchOptions, json: bool) -> Result<u8
                 }
                 let mut people = People::new(client);
                 let changes = match &before {
-                    // From the start of the previous look to the end of this one, so that no expired lease counts as a release.
+                    // From the start of the last scan to the end of this scan. A shorter time could count an expired
+                    // lease as a release.
                     Some((at, before)) => changes::between(before, &now, at.elapsed()),
                     None => changes::at_first(&now),
                 };
@@ -70,7 +71,7 @@ async fn go_on(client: &Client, options: &WatchOptions, json: bool) -> Result<u8
                     teller.of_the_server("answers", Some(&fitting(now.len())))?;
                 }
                 if unseen.is_some() && unseen != hidden {
-                    teller.of_the_server("refuses looks", unseen.as_deref())?;
+                    teller.of_the_server("refuses scans", unseen.as_deref())?;
                 }
                 hidden = unseen;
                 before = Some((begun, now));
@@ -86,7 +87,7 @@ async fn go_on(client: &Client, options: &WatchOptions, json: bool) -> Result<u8
     }
 }
 
-/// The locks, and the message about names that this user may not inspect.
+/// Returns the locks, and the message about names that this user may not inspect.
 async fn look(client: &Client, pattern: &str) -> Result<(Locks, Option<String>), Error> {
     let (mut locks, mut search) = (Locks::new(), client.locks(pattern));
     while let Some(found) = search.next().await {
@@ -97,7 +98,7 @@ async fn look(client: &Client, pattern: &str) -> Result<(Locks, Option<String>),
     Ok((locks, unseen))
 }
 
-/// The number of locks of the first look.
+/// Formats the number of locks in the first scan.
 fn fitting(count: usize) -> String {
     counted(count as u64, "matching lock")
 }

@@ -1,7 +1,7 @@
 //! A name of `run` or `leader` that begins with a dash: `leasehold run -- -name -- COMMAND`.
 //!
-//! Before the first `--` such a name looks like an option, and a misspelt option must not become a name. So the name
-//! comes after `--`, as in the other subcommands, and another `--` precedes the command.
+//! Before the first `--`, such a name looks like an option, and a misspelt option must not become a name. So the name
+//! follows `--`, as in the other subcommands, and a second `--` precedes the command.
 
 use super::{Cli, Task};
 use clap::Parser as _;
@@ -20,7 +20,7 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
     })
 }
 
-/// Parses a command line with its name after `--`. `None` for any other command line.
+/// Parses a command line whose name follows `--`. Returns `None` for any other command line.
 fn behind_dashes(words: &[OsString]) -> Option<Cli> {
     let (before, behind) = words.split_at(words.iter().position(|word| word == "--")?);
     let [_, name, dashes, _, ..] = behind else { return None };

@@ -1,4 +1,4 @@
-//! The interval between two looks.
+//! The scan interval.
 
 use crate::duration;
 use std::time::Duration;

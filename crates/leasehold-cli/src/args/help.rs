@@ -1,4 +1,4 @@
-//! The long help of a subcommand: the list of its options on one screen, then the details of each option.
+//! The long help of a subcommand: all options on one screen, then the details of each option.
 
 use super::Cli;
 use clap::builder::Resettable;
@@ -9,7 +9,8 @@ use std::fmt::Write as _;
 /// Maximum length of a line of details.
 const WIDTH: usize = 100;
 
-/// The long help that a command line requests. `None` for the short help, and for the help of `leasehold` itself.
+/// Returns the long help that a command line requests. `None` for the short help and for the help of `leasehold`
+/// itself.
 pub(crate) fn long(words: &[OsString]) -> Option<String> {
     let before = words.iter().skip(1).take_while(|word| *word != "--");
     let mut words = before.filter_map(|word| word.to_str());
@@ -41,7 +42,7 @@ fn name(arg: &Arg) -> String {
     arg.get_long().map_or_else(|| arg.get_id().as_str().to_uppercase(), |long| format!("--{long}"))
 }
 
-/// Adds paragraphs with lines of a limited length.
+/// Appends wrapped paragraphs.
 fn add(text: &mut String, indent: &str, paragraphs: &str) {
     for paragraph in paragraphs.split("\n\n") {
         if !text.ends_with(":\n") {

@@ -16,24 +16,24 @@ Examples:
 
 /// Hold a lock until a signal
 ///
-/// The command prints the id of its hold once the lock is granted, and closes stdout. SIGTERM, SIGINT and other signals that end a program release
-/// the lock, with exit code 0. The exit code is 76 if the lock is lost, removed by `release` or `unlock`, or held for --max-hold. Prefer `run`, which
-/// stops its command at a loss.
+/// Once the lock is granted, the command prints the id of its hold and closes stdout. SIGTERM, SIGINT and other
+/// terminating signals release the lock; the exit code is then 0. The exit code is 76 if the lock is lost, if `release`
+/// or `unlock` ends the hold, or after --max-hold. Prefer `run`, which stops its command when the lock is lost.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", failure::TABLE))]
 pub(crate) struct HoldOptions {
     /// Name of the lock; put a name that begins with a dash after --
     pub(crate) name: String,
-    /// Wait at most this long for the server and the lock together [default: no limit]
+    /// Wait at most this long for server and lock together [default: no limit]
     #[arg(long, short, value_name = "TIME", value_parser = duration::parse_wait)]
     pub(crate) wait: Option<Duration>,
-    /// Fail at once if the lock is busy or no server listens; a silent server gets 3s
+    /// Fail at once if the lock is busy or the server refuses connections; wait up to 3s for a silent server
     #[arg(long = "try", short = 'n', conflicts_with = "wait")]
     pub(crate) try_once: bool,
-    /// Release the lock after this time, to end a forgotten hold
+    /// Release the lock after this time, in case nobody ends the hold
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) max_hold: Option<Duration>,
-    /// Print nothing about a busy lock or a long wait; errors remain
+    /// Print only errors: nothing about a busy lock or a long wait
     #[arg(long, short)]
     pub(crate) quiet: bool,
     /// Exit with this code if the lock is busy
@@ -45,13 +45,13 @@ pub(crate) struct HoldOptions {
     /// Hold one of N permits; every `run` and `hold` needs the same N
     #[arg(long, value_name = "N", conflicts_with_all = ["fair", "fenced"], value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pub(crate) permits: Option<u32>,
-    /// Get a fencing token, which --json prints; it grows with every grant
+    /// Request a fencing token, which grows with every grant; --json prints it
     #[arg(long)]
     pub(crate) fenced: bool,
-    /// Lease of the lock, which limits the outage after a crash; renewed after a third of it [default: 30s]
+    /// Lease: the time until a crashed holder loses the lock; renewed every third of it [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) lease: Option<Duration>,
-    /// Acquire the read half of a read-write lock, which many readers can hold at once
+    /// Acquire the read half of a read-write lock, which readers share
     #[arg(long, short = 's', conflicts_with_all = ["fair", "fenced", "permits", "write"])]
     pub(crate) read: bool,
     /// Acquire the write half of a read-write lock
@@ -60,7 +60,7 @@ pub(crate) struct HoldOptions {
 }
 
 impl HoldOptions {
-    /// The options of a `run` that waits for the same lock.
+    /// Converts to the options of a `run` for this lock.
     pub(crate) fn as_run(&self) -> RunOptions {
         RunOptions {
             name: self.name.clone(),
@@ -82,8 +82,9 @@ impl HoldOptions {
 
 /// End a hold of `leasehold hold`
 ///
-/// The lock is free at once. The `hold` process detects the loss at its next renewal, within a third of its lease, and exits with 76: it cannot
-/// distinguish `release` from `unlock`. The exit code is 73 if the holder no longer holds the lock.
+/// The lock is free at once. The `hold` process detects the loss at its next renewal, within a third of its lease. It
+/// exits with 76, because it cannot distinguish `release` from `unlock`. `release` exits with 73 if this holder no
+/// longer holds the lock.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example:\n  leasehold release deploy --holder \"$holder\"          # the line that `leasehold hold` printed"

@@ -14,18 +14,19 @@ Examples:
   leasehold leader --health :4040 scheduler -- ./scheduler
   curl -f http://127.0.0.1:4040/leading                 # fails unless this process leads
 
-The command gets the variables LEASEHOLD_NAME, LEASEHOLD_HOLDER, LEASEHOLD_HOLDERS and LEASEHOLD_FENCING_TOKEN.
+The command's environment has LEASEHOLD_NAME, LEASEHOLD_HOLDER, LEASEHOLD_HOLDERS and LEASEHOLD_FENCING_TOKEN.
 
 If renewals fail, the command's process group gets SIGTERM --grace before the lease ends, and SIGKILL just before the lease ends. If the lock
 was removed from the server, the group gets SIGTERM, and SIGKILL after --grace. Then leasehold campaigns again, and restarts the command once
 it leads. leasehold forwards signals as `run` does.
 
-If the command ends, leasehold releases the leadership and ends as the command ended. A service manager restarts both.";
+When the command exits, leasehold resigns and exits with the command's exit code or signal. Let a service manager restart it.";
 
 /// Run a command while this process leads
 ///
-/// One of all processes with the same NAME leads and runs its command. The other processes wait. When the leader ends, dies or loses the server, a
-/// waiting process leads. The leader holds the fenced lock of this name, like `Client::leader` of the library.
+/// Of all processes with this NAME, one leads and runs its command; the others wait. When the leader exits, dies or
+/// loses the server, a waiting process takes over. The leader holds the fenced lock NAME, like `Client::leader` in the
+/// library.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", failure::TABLE))]
 pub(crate) struct LeaderOptions {
@@ -33,18 +34,18 @@ pub(crate) struct LeaderOptions {
     pub(crate) name: String,
     /// Answer health checks over HTTP on this address: PORT for this machine, :PORT for every network, or IP:PORT
     ///
-    /// /healthz answers 200 while the process runs, /ready if it leads or follows, /leading if it leads, and /following if
-    /// it follows. Otherwise the answer is 503. The body is the state as JSON.
+    /// /healthz returns 200 while the process runs, /ready if it leads or follows, /leading if it leads, and /following
+    /// if it follows. Otherwise these paths return 503. The body is the state as JSON.
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub(crate) health: Option<SocketAddr>,
-    /// Lease of the leadership, which limits the time without a leader after a crash; renewed after a third of it
-    /// [default: 30s]
+    /// Lease of the leadership: the longest time without a leader after a crash; renewed every third of it [default:
+    /// 30s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) lease: Option<Duration>,
     /// Time between SIGTERM and SIGKILL to the command; at most a third of the lease if renewals fail
     #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "10s")]
     pub(crate) grace: Duration,
-    /// Print nothing about the election; errors and the command's output remain
+    /// Print nothing about the election except errors
     #[arg(long, short)]
     pub(crate) quiet: bool,
     #[command(flatten)]
@@ -55,7 +56,7 @@ pub(crate) struct LeaderOptions {
 }
 
 impl LeaderOptions {
-    /// The options of a `run` that waits for the fenced lock.
+    /// Converts to the options of a `run` for the fenced lock.
     pub(crate) fn as_run(&self) -> RunOptions {
         RunOptions {
             name: self.name.clone(),
@@ -69,7 +70,7 @@ impl LeaderOptions {
     }
 }
 
-/// Parses an address with a port. A port alone means a loopback address, and `:PORT` every IPv4 address.
+/// Parses an address with a port. `PORT` means a loopback address, and `:PORT` means every IPv4 address.
 fn address(text: &str) -> Result<SocketAddr, String> {
     if let Some(port) = text.strip_prefix(':').and_then(|port| port.parse::<u16>().ok()) {
         return Ok(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)));
@@ -77,7 +78,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.strip_prefix("localhost:").unwrap_or(text).parse::<u16>() {
         return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     }
-    text.parse().map_err(|_| "expected IP:PORT, :4040 for every network or 4040 for this machine alone".to_owned())
+    text.parse().map_err(|_| "expected IP:PORT, :4040 for every network, or 4040 for this machine only".to_owned())
 }
 
 #[cfg(test)]

@@ -19,11 +19,11 @@ In a pattern, * matches any text, ? matches one byte, and [abc] or [a-z] matches
 
 /// List the locks whose names match a pattern
 ///
-/// The command prints each lock as soon as the search finds it; with --sort, after the search. The column WAITERS
-/// counts the queue of a fair lock; for other locks, it counts the clients that listen for a release. The column HOLDER
-/// shows the host and process of holders that announce themselves, such as `leasehold run`. Such holders also publish
-/// the age of a hold after its first second. A line on stderr counts the names that this user may not inspect. The exit
-/// code is 0 even if no lock matches.
+/// The command prints each lock as soon as the search finds it, or with --sort after the search. WAITERS is the length
+/// of a fair lock's queue; for other locks, it counts the clients that listen for a release. HOLDER shows the host and
+/// process of holders that announce themselves, such as `leasehold run`. Announced holders also publish the age of a
+/// hold after its first second. A line on stderr counts the names that this user may not inspect. The exit code is 0
+/// even if no lock matches.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct LsOptions {
@@ -33,7 +33,7 @@ pub(crate) struct LsOptions {
     /// Only list locks of this kind; separate kinds with commas
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     kind: Vec<KindWord>,
-    /// Only list locks that have been held for longer than this, such as 30s or 5m, according to their holders
+    /// Only list locks held for longer than this, such as 30s or 5m, according to their holders
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) held_longer_than: Option<Duration>,
     /// Only list locks with a problem
@@ -42,7 +42,7 @@ pub(crate) struct LsOptions {
     /// Also list keys that are not locks
     #[arg(long)]
     pub(crate) foreign: bool,
-    /// Sort by name; the output starts after the search
+    /// Sort by name, and print after the search
     #[arg(long)]
     pub(crate) sort: bool,
     /// Print tab-separated columns: times in milliseconds, kinds as in --kind, - for unknown values

@@ -4,9 +4,10 @@ use clap::Args;
 
 /// Show or change the number of permits of a semaphore
 ///
-/// The semaphore must come from `run --permits` or from `Client::semaphore` of the library. With a number, the command creates a missing semaphore.
-/// The number includes held permits, and no holder loses a permit. If holders have more permits than the new number, the server grants no permit
-/// until they release enough. Do not use this command for a bare semaphore or a latch: the server cannot distinguish them.
+/// The semaphore must come from `run --permits` or from `Client::semaphore` in the library. With a number, the command
+/// creates a missing semaphore. The number includes held permits, and no holder loses a permit. If holders have more
+/// permits than the new number, the server grants none until enough are released. Do not use this command on a bare
+/// semaphore or a latch, which the server cannot tell apart.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  leasehold permits supplier\n  leasehold permits supplier 5")]
 pub(crate) struct PermitsOptions {

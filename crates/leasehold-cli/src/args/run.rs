@@ -31,7 +31,7 @@ The command gets the variables LEASEHOLD_NAME, LEASEHOLD_HOLDER and LEASEHOLD_HO
 LEASEHOLD_PERIOD: the key, or the time of the schedule.
 
 Signals: leasehold forwards TERM, INT, HUP, QUIT, USR1, USR2, WINCH and the signals of timers and resource limits to the command's process
-group. Before the grant, all of these except USR1, USR2 and WINCH end the wait for the lock. Ctrl-Z stops leasehold and the command, and a
+group. Before the grant, any of these except USR1, USR2 and WINCH ends the wait for the lock. Ctrl-Z stops leasehold and the command, and a
 stopped leasehold does not renew the lock.
 
 If renewals fail, the command's process group gets SIGTERM --grace before the lease ends, and SIGKILL just before the lease ends. After
@@ -44,58 +44,60 @@ kills the command, but not the command's children. If its children must not writ
 pub(crate) struct RunOptions {
     /// Name of the lock, or of the job of --once
     ///
-    /// A name that begins with a dash goes after --, with another -- before the command. With --lock it may be left out.
+    /// Put a name that begins with a dash after --, and another -- before the command. The name is optional with
+    /// --lock.
     #[arg(required_unless_present = "lock", default_value = "", hide_default_value = true)]
     pub(crate) name: String,
-    // The ten most used options come first, without a heading. Each fits into a line of 80 columns.
+    // The ten most used options come first, without a heading. Each fits on one line of 80 columns.
     /// Run once per period over all hosts: 1h, 1d, or a key
     ///
-    /// A period is a time such as 1h or 1d. Any other text is the key of a period, such as a date or a build number. The
-    /// command runs on one host. The other hosts wait until it ends (--wait, --try), and exit with the code for a busy
-    /// lock (--busy-exit).
+    /// A period is a time such as 1h or 1d. Any other text is the key of a period, such as a date or a build number.
+    /// The command runs on one host. The other hosts wait until it ends (--wait, --try), and exit with the code of a
+    /// busy lock (--busy-exit).
     ///
-    /// An exit code of the command closes the period, even a failure: the command ran. The period stays open if the
-    /// command could not be executed (126, 127), died by a signal, lost its lock, or if `leasehold` or its host was
-    /// killed. Then a waiting host, or a later start in the period, runs it. After a kill this takes up to --lease.
+    /// The period closes when the command exits, even with a failure. It stays open if the command could not be
+    /// executed (126, 127), died by a signal, lost its lock, or if `leasehold` or its host was killed. Then a waiting
+    /// host, or a later start in the period, runs the command. After a kill, it waits up to --lease.
     ///
-    /// Each host rounds its own clock to the nearest time of the schedule, so wrong clocks and late starts do not matter below 3/8 of the period.
-    /// `run` refuses a start about halfway between two times with exit code 64; set --at.
+    /// Each host rounds its own clock to the nearest scheduled time, which tolerates clock errors and late starts of up
+    /// to 3/8 of the period. `run` refuses a start about halfway between two scheduled times with exit code 64; set
+    /// --at.
     #[arg(long, value_name = "PERIOD|KEY", value_parser = parse_every,
         conflicts_with_all = ["fair", "read", "write", "permits", "fenced", "lock"])]
     pub(crate) once: Option<Every>,
-    /// Time of the schedule of --once: 02:00, or RFC 3339
+    /// Scheduled time of --once: 02:00, or RFC 3339
     ///
-    /// A time of day is in UTC, or has an offset: 02:00, `Sun 02:00`, 02:00+01:00. It only needs to be closer to the start
-    /// than 3/8 of the period, so a change of daylight saving time does not matter. A date with a time, such as
-    /// 2026-11-28T02:00:00Z, is the scheduled time itself: the clocks of the hosts then have no influence. The default is
-    /// a whole multiple of the period since Thursday, 1 January 1970, 00:00 UTC.
+    /// A time of day is in UTC, or has an offset: 02:00, `Sun 02:00`, 02:00+01:00. A start within 3/8 of the period
+    /// counts, so daylight saving time is harmless. A date with a time, such as 2026-11-28T02:00:00Z, is the exact
+    /// scheduled time, and `run` ignores the host's clock. The default is a multiple of the period since Thursday, 1
+    /// January 1970, 00:00 UTC.
     #[arg(long, value_name = "TIME", requires = "once", value_parser = parse_at)]
     pub(crate) at: Option<At>,
     /// Limit the wait for server and lock: 30s, 1h30m, 2.5
     ///
-    /// The limit covers both waits together. A bare number means seconds. The server gets at least 1s to connect.
-    /// [default: no limit]
+    /// The limit covers both waits together. A bare number means seconds. A connect always has at least 1s. [default:
+    /// no limit]
     #[arg(long, short, value_name = "TIME", value_parser = duration::parse_wait)]
     pub(crate) wait: Option<Duration>,
     /// Fail at once if the lock is busy
     ///
-    /// The command also fails at once if no server listens. A silent server gets 3s.
+    /// `run` also fails at once if the server refuses connections. It waits up to 3s for a silent server.
     #[arg(long = "try", short = 'n', conflicts_with = "wait")]
     pub(crate) try_once: bool,
     /// Print nothing about a busy lock or a wait
     ///
-    /// Errors and the command's output remain.
+    /// `run` still prints errors and the command's output.
     #[arg(long, short)]
     pub(crate) quiet: bool,
-    /// Exit code if busy, or already done
+    /// Exit code if the lock is busy or the job already done
     #[arg(long, short = 'E', value_name = "CODE", default_value_t = failure::Exit::Busy as u8)]
     pub(crate) busy_exit: u8,
-    /// Stop the command after this time, then release
+    /// Stop the command after this time and release the lock
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) max_hold: Option<Duration>,
     /// Name of a lock; repeat it to acquire several locks
     ///
-    /// `run` acquires all of them, or none. The order does not matter: commands with the same locks do not deadlock.
+    /// `run` acquires all locks or none, in any order: two commands with equal locks do not deadlock.
     #[arg(long, short, value_name = "NAME")]
     pub(crate) lock: Vec<String>,
     /// Grant the lock in the order of the requests
@@ -103,13 +105,14 @@ pub(crate) struct RunOptions {
     pub(crate) fair: bool,
     /// Run up to N commands at once
     ///
-    /// Every `run` needs the same N, and `leasehold permits` changes it.
+    /// Every `run` needs the same N. `leasehold permits` changes the number.
     #[arg(long, value_name = "N", conflicts_with_all = ["fair", "fenced", "lock"], value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pub(crate) permits: Option<u32>,
     /// Keep the lock busy for this long after the grant
     ///
-    /// The lock stays busy even if the command ends earlier. A short job then runs once although its schedule fires on several machines. With --once, it is the time for which the
-    /// server remembers the run [default: two periods; 1d for a key].
+    /// The lock stays busy even if the command ends earlier. A short job then runs once although its schedule fires on
+    /// several machines. With --once, this is how long the server remembers the run [default: two periods; 1d for a
+    /// key].
     #[arg(long, value_name = "TIME", value_parser = duration::parse, conflicts_with_all = ["fair", "read", "write", "permits", "lock"], hide_short_help = true, help_heading = "More options")]
     pub(crate) at_least: Option<Duration>,
     /// Leave the period of --once open if the command fails
@@ -119,12 +122,12 @@ pub(crate) struct RunOptions {
     pub(crate) retry_failed: bool,
     /// Reason for the hold, for people who find it busy
     ///
-    /// `inspect`, `ls` and messages about a busy lock show it. Every user of the server can read it.
+    /// `inspect`, `ls` and messages about a busy lock show the reason. Every user of the server can read it.
     #[arg(long, value_name = "TEXT", hide_short_help = true, help_heading = "More options")]
     pub(crate) note: Option<String>,
-    /// Say what `run` waits for, and when it gets the lock
+    /// Print what `run` waits for, and when the lock is granted
     ///
-    /// The default is one line after 10s of waiting.
+    /// By default, `run` prints one line after a wait of 10s.
     #[arg(long, short, conflicts_with = "quiet", hide_short_help = true, help_heading = "More options")]
     pub(crate) verbose: bool,
     /// Pass a fencing token to the command; it grows with every grant
@@ -132,7 +135,7 @@ pub(crate) struct RunOptions {
     pub(crate) fenced: bool,
     /// Time after which a crashed holder loses the lock [default: 30s]
     ///
-    /// A live holder renews the lease after a third of it.
+    /// A live holder renews its lease every third of this time.
     #[arg(long, value_name = "TIME", value_parser = duration::parse, hide_short_help = true, help_heading = "More options")]
     pub(crate) lease: Option<Duration>,
     /// Share the lock with other readers, as `flock -s`
@@ -145,7 +148,7 @@ pub(crate) struct RunOptions {
     pub(crate) write: bool,
     /// Time between SIGTERM and SIGKILL to the command
     ///
-    /// It is at most a third of the lease if renewals fail.
+    /// If renewals fail, this time is at most a third of the lease.
     #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "10s", hide_short_help = true, help_heading = "More options")]
     pub(crate) grace: Duration,
     #[command(flatten)]

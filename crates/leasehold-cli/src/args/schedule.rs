@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 const DAY: i64 = 24 * 60 * 60;
 
-/// The days of the week, from the first of January 1970.
+/// The days of the week, starting with Thursday, 1 January 1970.
 const DAYS: [&str; 7] = ["thu", "fri", "sat", "sun", "mon", "tue", "wed"];
 
 /// The value of `--once`.
@@ -20,7 +20,7 @@ pub(crate) enum Every {
 /// The value of `--at`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
-    /// A time of day, or of the week: the time since Thursday, 00:00 UTC.
+    /// A time of day or of the week, as the time since Thursday, 00:00 UTC.
     Phase(Duration),
     /// The scheduled time.
     Moment(SystemTime),
@@ -36,7 +36,7 @@ pub(super) fn parse_every(text: &str) -> Result<Every, String> {
             let units = text.trim_start_matches(|next: char| next.is_ascii_digit() || next == '.');
             let is_like_a_time =
                 units.len() < text.len() && units.trim_start().bytes().all(|byte| byte.is_ascii_alphabetic());
-            // A plain number is a key, such as that of a build.
+            // A plain number is a key, such as a build number.
             if is_like_a_time && !units.is_empty() { Err(why) } else { Ok(Every::Key(text.to_owned())) }
         }
     }
@@ -77,12 +77,12 @@ fn at(text: &str) -> Option<At> {
     Some(At::Phase(Duration::from_secs(u64::try_from(phase).ok()?)))
 }
 
-/// Splits a time from its offset to the east of UTC, in seconds.
+/// Splits a time into the time itself and its offset east of UTC in seconds.
 fn zone(text: &str) -> Option<(&str, i64)> {
     if let Some(utc) = text.strip_suffix(['Z', 'z']) {
         return Some((utc, 0));
     }
-    // A date has dashes, too, but only before its time.
+    // The dashes of a date precede its time.
     let time = text.find(':')?;
     let Some(sign) = text[time..].find(['+', '-']).map(|at| at + time) else { return Some((text, 0)) };
     let (hours, minutes) = match &text[sign + 1..] {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
-  leasehold serve                                          # http://127.0.0.1:8090, on this machine alone
+  leasehold serve                                          # http://127.0.0.1:8090, on this machine only
   leasehold serve 'stock:*' --listen 127.0.0.1:8091
   leasehold serve --allow-unlock --token-file /run/secrets/leasehold-token
   leasehold serve --listen 0.0.0.0:8090 --host locks.example.org
@@ -16,19 +16,20 @@ Examples:
   curl http://127.0.0.1:8090/metrics
   curl http://127.0.0.1:8090/locks.json?show=problems
 
-The page has the table of `leasehold top`, and needs the same rights on the server. It has no password and no TLS, so it listens on this machine alone unless --listen has another address. If other people can reach it, use a proxy with TLS and passwords.
+The page shows the table of `leasehold top`, and needs the same rights on the server. It has no password and no TLS, so by default it listens on this machine only. To let other people use it, put it behind a proxy with TLS and passwords.
 
-`serve` only answers a request whose Host header is a name or address of this machine, the address of the request, or a name of --host. This
-protects the page against DNS rebinding.";
+`serve` only accepts requests whose Host header is a name or address of this machine, the address of the request, or a name from --host. The
+check prevents DNS rebinding.";
 
 /// Show the locks on a live web page, and export metrics for Prometheus
 ///
-/// The page lists problems first, then waits. It filters by text, kind and state, and each view has a URL. Each lock has a page with its holders, its
-/// queue and its last 50 holds. Other pages show the waits between processes, and the last holds of all locks. Server-sent events update the pages;
-/// without JavaScript a browser reloads them every five seconds. Each view is also JSON (locks.json, lock.json, waits.json, history.json), /metrics
-/// exports metrics for Prometheus, and /healthz answers while `serve` runs. While no page is open, `serve` sends no commands to the server, unless
-/// --record is set. During an outage the page shows its start and reason, and resumes afterwards; `serve` also starts during an outage. Ctrl-C or
-/// SIGTERM ends `serve` with exit code 0.
+/// The page lists problems first, then waits. It filters by text, kind and state, and each view has a URL. Each lock
+/// has a page with its holders, its queue and its last 50 holds. Other pages show the waits between processes, and the
+/// last holds of all locks. Server-sent events update the pages; without JavaScript, a browser reloads them every five
+/// seconds. Each view is also available as JSON (locks.json, lock.json, waits.json, history.json). /metrics exports
+/// metrics for Prometheus, and /healthz returns 200 while `serve` runs. While no page is open, `serve` sends no
+/// commands to the server, unless --record is set. During an outage, the page shows its start and reason, and resumes
+/// afterwards; `serve` can also start during an outage. Ctrl-C or SIGTERM ends `serve` with exit code 0.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeOptions {
@@ -44,16 +45,16 @@ pub(crate) struct ServeOptions {
     /// Path of the page, for a proxy that does not strip it, such as /locks/
     #[arg(long, value_name = "PATH", value_parser = path, default_value = "/")]
     pub(crate) path: String,
-    /// Look at the locks also while no page is open, for a history of holds without gaps
+    /// Scan the locks even while no page is open, for a history without gaps
     #[arg(long)]
     pub(crate) record: bool,
-    /// Interval between two looks at all locks, at least 100ms
+    /// Interval between scans of all locks, at least 100ms
     ///
-    /// `serve` looks at new names and visible locks twice as often. It rests after each look for at least the duration of
-    /// the look, so a server with many keys gets a longer interval.
+    /// `serve` scans for new names, and inspects visible locks, twice as often. It pauses after each scan for at least
+    /// the duration of the scan, so the interval is longer on a server with many keys.
     #[arg(long, value_name = "TIME", value_parser = at_least_100ms, default_value = "500ms")]
     pub(crate) every: Duration,
-    /// Allow the page to free locks, with a token
+    /// Let users with a token free locks on the page
     ///
     /// The token comes from --token-file or the environment variable LEASEHOLD_SERVE_TOKEN. Otherwise `serve` creates a
     /// token and prints it on stderr.
@@ -64,14 +65,14 @@ pub(crate) struct ServeOptions {
     pub(crate) token_file: Option<PathBuf>,
 }
 
-/// Parses an address with a port. A port alone and `localhost` mean a loopback address.
+/// Parses an address with a port. A bare port or `localhost` means a loopback address.
 fn address(text: &str) -> Result<SocketAddr, String> {
     let port = text.strip_prefix("localhost:").unwrap_or(text);
     if let Ok(port) = port.parse::<u16>() {
         return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     }
     text.parse().map_err(|_| {
-        "expected IP:PORT, such as 127.0.0.1:8090 for this machine alone or 0.0.0.0:8090 for every network".to_owned()
+        "expected IP:PORT, such as 127.0.0.1:8090 for this machine only, or 0.0.0.0:8090 for every network".to_owned()
     })
 }
 

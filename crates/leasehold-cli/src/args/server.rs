@@ -18,23 +18,23 @@ pub(crate) struct ServerOptions {
     pub(crate) url: Option<String>,
     /// File with the password [env: LEASEHOLD_PASSWORD]
     ///
-    /// Each connection attempt reads the file. The variable has the password itself.
+    /// Each connection attempt reads the file. The variable contains the password itself.
     #[arg(long, global = true, value_name = "FILE", help_heading = "Server")]
     pub(crate) password_file: Option<PathBuf>,
     /// Prefix of every lock name
     #[arg(long, global = true, value_name = "TEXT", help_heading = "Server")]
     pub(crate) prefix: Option<String>,
-    /// PEM file of the trusted authorities [env: LEASEHOLD_TLS_CA]
+    /// PEM file with the trusted authorities [env: LEASEHOLD_TLS_CA]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Server")]
     pub(crate) tls_ca: Option<PathBuf>,
-    /// PEM file of the client certificate [env: LEASEHOLD_TLS_CERT]
+    /// PEM file with the client certificate [env: LEASEHOLD_TLS_CERT]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Server")]
     pub(crate) tls_cert: Option<PathBuf>,
-    /// PEM file of its key, no passphrase [env: LEASEHOLD_TLS_KEY]
+    /// PEM file with the key, no passphrase [env: LEASEHOLD_TLS_KEY]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Server")]
     pub(crate) tls_key: Option<PathBuf>,
     /// Print JSON, one object per line, including errors
-    // The order puts this after the options of the command.
+    // The display order puts this option after the command's own options.
     #[arg(long, global = true, display_order = 100)]
     pub(crate) json: bool,
     #[arg(skip)]

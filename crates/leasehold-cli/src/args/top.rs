@@ -22,12 +22,12 @@ Keys:
 
 /// Show a live table of the locks
 ///
-/// GRANTS/S counts the new holders between two looks, over the last ten seconds. It is a lower bound, because `top` misses
-/// holds that start and end between two looks. HELD FOR is the holder's own statement; with a > it is the time that `top`
-/// has seen the hold. QUEUE is the queue of a fair lock, and LONGEST WAIT the longest wait in this queue. WAITERS counts,
-/// for other locks, the clients that listen for a release. A free lock stays in the table for ten seconds. The first line
-/// shows the age of the table. During an outage the second line shows its reason, and the table resumes afterwards.
-/// NO_COLOR removes the colours.
+/// GRANTS/S is the rate of new holders over the last ten seconds. It is a lower bound, because `top` misses holds that
+/// start and end between two scans. HELD FOR is published by the holder; a > marks the time since `top` first saw the
+/// hold. QUEUE is the length of a fair lock's queue, and LONGEST WAIT its longest wait. For other locks, WAITERS counts
+/// the clients that listen for a release. A free lock stays in the table for ten seconds. The first line shows the age
+/// of the table. During an outage, the second line shows the reason, and the table resumes afterwards. NO_COLOR removes
+/// the colours.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TopOptions {
@@ -37,9 +37,9 @@ pub(crate) struct TopOptions {
     /// Only show locks of this kind; separate kinds with commas
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     kind: Vec<KindWord>,
-    /// Interval between two looks, at least 10ms
+    /// Scan interval, at least 10ms
     ///
-    /// `top` rests after each look for at least the duration of the look, so a server with many keys gets a longer
+    /// `top` pauses after each scan for at least the duration of the scan, so a server with many keys has a longer
     /// interval.
     #[arg(long, value_name = "TIME", value_parser = at_least_10ms, default_value = "1s")]
     pub(crate) every: Duration,

@@ -4,8 +4,8 @@ use clap::Args;
 
 /// Free a lock that another process holds
 ///
-/// The holder gets no notice: it detects the loss at its next renewal, and may keep working until then. Stop the holder
-/// instead if possible. The lock of a dead holder is free when its lease ends, without this command.
+/// The holder receives no notice: it detects the loss at its next renewal, and may keep working until then. Stop the
+/// holder instead if possible. A dead holder's lock becomes free without this command when its lease ends.
 ///
 /// For a semaphore, --holder frees one permit, or all permits of one hold.
 #[derive(Args, Debug, Default)]
@@ -22,11 +22,12 @@ pub(crate) struct UnlockOptions {
     pub(crate) holder: Option<String>,
     /// Free every lock and permit of this process; `inspect` shows it
     ///
-    /// PID@HOST requires the record of the process, which the server keeps for a minute after the process ends. @HOST names
-    /// all processes of a dead host. ID is the part of a holder id before the colon. Waiters stay in their queues; a queue skips the waiters of a dead process.
+    /// PID@HOST requires the record of the process, which expires a minute after the process ends. @HOST means all
+    /// processes of a dead host. ID is the part of a holder id before the colon. Waiters stay in their queues; a queue
+    /// skips the waiters of a dead process.
     ///
-    /// A period of `run --once` that the process began and did not end is open again. A period that it ended stays closed,
-    /// and a lock that --at-least keeps busy stays busy: free these by their names.
+    /// A `run --once` period that the process did not complete reopens. A completed period stays closed, and a lock
+    /// that --at-least keeps busy stays busy: free such locks by name.
     #[arg(long, value_name = "PID@HOST, @HOST or ID", conflicts_with_all = ["name", "holder"])]
     pub(crate) process: Option<String>,
     /// Skip the confirmation

@@ -1,4 +1,4 @@
-//! The words for columns and kinds of locks, on the command line and in the URL of a page.
+//! The words for columns and kinds of locks, on the command line and in page URLs.
 
 use clap::ValueEnum;
 use leasehold::inspect::FoundKind;
@@ -18,7 +18,7 @@ pub(crate) enum Column {
     Problems,
 }
 
-/// A kind of lock on the command line, and in the URL of a page.
+/// A kind of lock, on the command line and in page URLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub(crate) enum KindWord {
     Lock,
@@ -27,7 +27,7 @@ pub(crate) enum KindWord {
     FencedFair,
     ReadWrite,
     Simple,
-    // The alias is the kind in the output, with a dash.
+    // The alias is the kind as the output prints it, with a dash.
     #[value(alias = "leased-semaphore")]
     Semaphore,
     Counter,
@@ -35,7 +35,7 @@ pub(crate) enum KindWord {
 }
 
 impl KindWord {
-    /// The word for a kind, as `--kind` reads it.
+    /// The word that `--kind` accepts for a kind.
     pub(crate) fn of(kind: FoundKind) -> String {
         let word = Self::value_variants().iter().find(|word| word.found() == kind).and_then(Self::to_possible_value);
         word.map_or_else(|| kind.word().replace(' ', "-"), |word| word.get_name().to_owned())

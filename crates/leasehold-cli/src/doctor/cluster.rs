@@ -1,23 +1,23 @@
-//! The state of a cluster, from one of its nodes.
+//! The state of a cluster, as one node reports it.
 
 use super::Finding;
 use crate::raw::Node;
 
-/// The number of slots of every cluster.
+/// Number of slots in a cluster.
 const SLOTS: &str = "16384";
 
 /// Evaluates the state of the cluster.
 pub(super) async fn judge(node: &Node) -> Finding {
     match node.ask::<String>("CLUSTER", &["INFO"]).await {
         Ok(text) => of_info(&text),
-        Err(why) => Finding::note("cluster", format!("CLUSTER INFO failed: {why}"), "allow CLUSTER INFO to this user"),
+        Err(why) => Finding::note("cluster", format!("CLUSTER INFO failed: {why}"), "grant CLUSTER INFO to this user"),
     }
 }
 
 fn of_info(text: &str) -> Finding {
     let field = |name: &str| text.lines().find_map(|line| line.trim_end().strip_prefix(name)).unwrap_or_default();
     let (assigned, served) = (field("cluster_slots_assigned:"), field("cluster_slots_ok:"));
-    // Without cluster-require-full-coverage, the state is ok even without some slots.
+    // Without cluster-require-full-coverage, the state is ok even if slots are missing.
     if assigned != SLOTS || served != SLOTS {
         let text = format!("{assigned} of {SLOTS} slots have a server, and {served} slots are served");
         let advice = "acquires in the other slots fail; see CLUSTER SLOTS and CLUSTER NODES";

@@ -6,25 +6,25 @@ use crate::raw::Node;
 use leasehold::raw::Reply;
 use std::time::Duration;
 
-/// Older entries are ignored, because their cause may be fixed.
+/// Maximum age of an entry. The cause of an older entry may be fixed.
 const RECENT: Duration = Duration::from_secs(60 * 60);
 
-/// Users notice a pause of this length.
+/// A pause that users notice.
 const SLOW: Duration = Duration::from_millis(100);
 
-/// The default command timeout: after this time, clients treat the server as dead.
+/// The default command timeout, after which clients treat the server as dead.
 const TOO_SLOW: Duration = Duration::from_secs(1);
 
 /// An entry of `SLOWLOG`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Slow {
-    /// The command without its arguments, which may be secret.
+    /// The command name. The arguments may be secret.
     command: String,
     took: Duration,
     ago: Duration,
 }
 
-/// Evaluates the slowest command of the last hour.
+/// Judges the slowest command of the last hour.
 pub(super) async fn judge(node: &Node) -> Finding {
     let asked = async {
         let time: Vec<String> = node.ask("TIME", &[]).await?;
@@ -33,7 +33,7 @@ pub(super) async fn judge(node: &Node) -> Finding {
     };
     match asked.await {
         Ok(slowest) => of_slowest(slowest),
-        Err(why) => Finding::note("pace", format!("SLOWLOG failed: {why}"), "allow SLOWLOG and TIME to this user"),
+        Err(why) => Finding::note("pace", format!("SLOWLOG failed: {why}"), "grant SLOWLOG and TIME to this user"),
     }
 }
 
@@ -46,7 +46,7 @@ fn of_slowest(slowest: Option<Slow>) -> Finding {
     if slow.took >= TOO_SLOW { Finding::fault("pace", text, advice) } else { Finding::note("pace", text, advice) }
 }
 
-/// The slowest command of the last hour in a reply to `SLOWLOG GET`.
+/// Returns the slowest command of the last hour in a reply to `SLOWLOG GET`.
 fn slowest(log: &Reply, now: u64) -> Option<Slow> {
     let entries = log.array().unwrap_or_default().iter().filter_map(|entry| {
         let entry = entry.array().ok()?;

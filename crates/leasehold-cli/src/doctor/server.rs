@@ -10,19 +10,19 @@ use std::time::Duration;
 /// Maximum used share of a limit.
 const NEARLY_FULL: f64 = 0.9;
 
-/// More memory than this means that some program generates scripts.
+/// Maximum memory of cached scripts. More memory means that some program generates scripts.
 const MANY_SCRIPTS: u64 = 64 << 20;
 
-/// Maximum lag of a replica in seconds. A failover to a slower replica loses locks.
+/// Maximum lag of a replica in seconds. A failover to a replica that lags more loses locks.
 const MOST_LAG: u64 = 10;
 
-/// The server answers nothing during a fork.
+/// Maximum duration of a fork, which blocks the server.
 const LONG_FORK: Duration = Duration::from_millis(100);
 
-/// The default command timeout: after this time, clients treat their connections as dead.
+/// The default command timeout, after which clients treat their connections as dead.
 const FORK_TOO_LONG: Duration = Duration::from_secs(1);
 
-/// Evaluates a server.
+/// Checks a server by its `INFO`.
 pub(super) async fn judge(node: &Node) -> Vec<Finding> {
     let fields = match node.info().await {
         Ok(fields) => {
@@ -30,7 +30,7 @@ pub(super) async fn judge(node: &Node) -> Vec<Finding> {
             Info { fields, service }
         }
         Err(why) => {
-            return vec![Finding::note("server", format!("INFO failed: {why}"), "allow INFO to this user")];
+            return vec![Finding::note("server", format!("INFO failed: {why}"), "grant INFO to this user")];
         }
     };
     let mut findings = fields.judge();
@@ -46,7 +46,7 @@ pub(super) async fn judge(node: &Node) -> Vec<Finding> {
 struct Info {
     /// The fields of `INFO`.
     fields: BTreeMap<String, String>,
-    /// The service, or another implementation than Redis and Valkey.
+    /// The managed service or the Redis-compatible server, if recognised.
     service: Option<&'static Service>,
 }
 
@@ -81,7 +81,7 @@ impl Info {
             if valkey.is_empty() { ("Redis", self.text("redis_version")) } else { ("Valkey", valkey) };
         let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
         let known = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        // A restart is the usual reason for lost locks.
+        // A restart is the usual cause of lost locks.
         let up = show(Duration::from_secs(self.number("uptime_in_seconds").unwrap_or_default()));
         let text = format!("{name} {version}, up for {up}");
         if known >= (6, 2) {
@@ -135,12 +135,12 @@ impl Info {
             return Finding::good("persistence", "appendonly is on");
         }
         match self.writes() {
-            Writes::Log => Finding::good("persistence", "every write is in the log of the service before its reply"),
-            // Without a replica nothing replaces the server.
+            Writes::Log => Finding::good("persistence", "the service logs every write before it replies"),
+            // Without a replica, the service has no failover.
             Writes::Replicas if self.number("connected_slaves") != Some(0) => Finding::note(
                 "persistence",
                 "appendonly is off: a failover of the service loses the grants that its replica lacks",
-                "fence the data that locks protect; see docs/servers.md",
+                "protect the data with fencing tokens; see docs/servers.md",
             ),
             _ => Finding::fault(
                 "persistence",
@@ -173,7 +173,7 @@ impl Info {
         } else {
             Finding::good("replicas", format!("{replicas}, all in sync"))
         });
-        // This field only exists with `min-replicas-to-write`.
+        // Only servers with `min-replicas-to-write` report this field.
         findings.push(match self.number("min_slaves_good_slaves") {
             Some(0) => Finding::fault(
                 "min-replicas",
@@ -221,13 +221,13 @@ impl Info {
             self.number("used_memory_scripts_eval").or_else(|| self.number("used_memory_lua")).unwrap_or_default();
         let text = format!("{} kB for {} scripts", bytes >> 10, self.text("number_of_cached_scripts"));
         if bytes > MANY_SCRIPTS {
-            let advice = "some program sends a new script with each EVAL; fix it, and run SCRIPT FLUSH";
+            let advice = "some program sends a new script with each EVAL; fix that program, and run SCRIPT FLUSH";
             return Finding::fault("scripts", text, advice);
         }
         Finding::good("scripts", text)
     }
 
-    /// The pause of the last fork, if it was long.
+    /// Reports a long pause of the last fork.
     fn forks(&self) -> Option<Finding> {
         let took = Duration::from_micros(self.number("latest_fork_usec").unwrap_or_default());
         let text = format!("the last fork, for a snapshot or rewrite, blocked the server for {took:.0?}");
@@ -247,7 +247,7 @@ impl Info {
     }
 }
 
-/// The used share of a limit.
+/// Returns the used share of a limit.
 #[expect(clippy::cast_precision_loss, reason = "a share needs few digits")]
 fn share(used: u64, most: u64) -> f64 {
     used as f64 / most as f64
@@ -258,7 +258,7 @@ mod tests {
     use super::super::Verdict;
     use super::*;
 
-    /// A primary with one replica and nothing wrong.
+    /// A healthy primary with one replica.
     const HEALTHY: [(&str, &str); 12] = [
         ("redis_version", "7.0.15"),
         ("maxmemory_policy", "noeviction"),

@@ -1,21 +1,21 @@
-//! Managed services and other implementations: how to recognise them, and how to judge them.
+//! Managed services and Redis-compatible servers: their signs and their limits.
 
 use super::{Finding, Verdict};
 use crate::raw::Node;
 use leasehold::raw::Reply;
 use std::collections::BTreeMap;
 
-/// A managed service, or another implementation than Redis and Valkey.
+/// A managed service or a Redis-compatible server.
 #[derive(Debug)]
 pub(super) struct Service {
     pub(super) name: &'static str,
-    /// Endings of its host names.
+    /// Suffixes of its host names.
     hosts: &'static [&'static str],
-    /// A field of `INFO`, or words in a value there.
+    /// `INFO` fields, or words in `INFO` values, that identify the service.
     info: &'static [&'static str],
-    /// Words in the reply to `HELLO`.
+    /// Words in the `HELLO` reply that identify the service.
     hello: &'static [&'static str],
-    /// The field of `INFO` with its own version. `redis_version` then only names the protocol.
+    /// The `INFO` field with the product's version. `redis_version` then only names the emulated version.
     pub(super) version: Option<&'static str>,
     pub(super) writes: Writes,
     /// The limits that matter for locks.
@@ -23,14 +23,14 @@ pub(super) struct Service {
     advice: &'static str,
 }
 
-/// The persistence of an acknowledged write.
+/// Where an acknowledged write persists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writes {
-    /// The settings of the server, which `doctor` reads.
+    /// As the server's settings define, which `doctor` reads.
     Settings,
-    /// The service: it replaces a server by a replica, which may lack the latest writes.
+    /// On replicas, which may lack the latest writes after a failover.
     Replicas,
-    /// A log in several zones, before the reply.
+    /// In a log in several zones, written before the reply.
     Log,
 }
 
@@ -45,7 +45,7 @@ const UNKNOWN: Service = Service {
     advice: "see docs/servers.md",
 };
 
-/// The first that fits counts.
+/// The known services. The first match counts.
 const KNOWN: &[Service] = &[
     Service {
         name: "Amazon MemoryDB",
@@ -77,7 +77,7 @@ const KNOWN: &[Service] = &[
         name: "Azure Managed Redis",
         hosts: &[".redis.azure.net", ".redisenterprise.cache.azure.net"],
         writes: Writes::Replicas,
-        limit: "its proxies number connections themselves, so a lock can stay busy for one lease after a lost reply",
+        limit: "its proxies assign their own connection ids, so a lock can stay busy for one lease after a lost reply",
         ..UNKNOWN
     },
     Service {
@@ -93,7 +93,7 @@ const KNOWN: &[Service] = &[
         info: &["rlec_version"],
         hello: &["/enterprise-managed"],
         writes: Writes::Replicas,
-        limit: "its proxies number connections themselves, so a lock can stay busy for one lease after a lost reply",
+        limit: "its proxies assign their own connection ids, so a lock can stay busy for one lease after a lost reply",
         ..UNKNOWN
     },
     Service {
@@ -111,7 +111,7 @@ const KNOWN: &[Service] = &[
         version: Some("upstash_version"),
         writes: Writes::Replicas,
         limit: "replicas merge by the last write, so a partition can give one lock to two holders",
-        advice: "fence the data; see docs/servers.md",
+        advice: "protect the data with fencing tokens; see docs/servers.md",
         ..UNKNOWN
     },
     Service {
@@ -142,7 +142,7 @@ const KNOWN: &[Service] = &[
         name: "Kvrocks",
         info: &["kvrocks_version"],
         version: Some("kvrocks_version"),
-        limit: "not tried with leasehold",
+        limit: "not tested with leasehold",
         ..UNKNOWN
     },
     Service {
@@ -156,19 +156,19 @@ const KNOWN: &[Service] = &[
     Service {
         name: "KeyDB",
         info: &["keydb"],
-        limit: "not tried with leasehold; never with active-replica",
+        limit: "not tested with leasehold; never use it with active-replica",
         ..UNKNOWN
     },
 ];
 
 impl Service {
-    /// The service of a server, by its host name, its `INFO` and its `HELLO`.
+    /// Recognises the service by host name, `INFO` and `HELLO`.
     pub(super) async fn of(node: &Node, info: &BTreeMap<String, String>) -> Option<&'static Self> {
         let hello = node.ask::<Reply>("HELLO", &[]).await.map(|reply| format!("{reply:?}")).unwrap_or_default();
         recognised(node.host(), info, &hello)
     }
 
-    /// The limits that matter for locks. `None` if `INFO` contains all of it.
+    /// Reports the limits that matter for locks.
     pub(super) fn judge(&self) -> Finding {
         let verdict = if self.writes == Writes::Log { Verdict::Good } else { Verdict::Note };
         let text = format!("{}: {}", self.name, self.limit);
@@ -178,7 +178,7 @@ impl Service {
 
 fn recognised(host: &str, info: &BTreeMap<String, String>, hello: &str) -> Option<&'static Service> {
     let (host, hello) = (host.to_lowercase(), hello.to_lowercase());
-    // The values that name the product; a key or a client may have any name.
+    // Only these values name the product. Other values contain names from users.
     let values =
         ["os", "executable", "server_name", "redis_build_id"].map(|field| info.get(field).map(|v| v.to_lowercase()));
     let by_host = |ending: &&str| is_of(&host, ending);
@@ -190,7 +190,8 @@ fn recognised(host: &str, info: &BTreeMap<String, String>, hello: &str) -> Optio
     })
 }
 
-/// Returns whether a host is below a domain. Amazon and Oracle put the region between the service and their domain, and Amazon in China adds `.cn`.
+/// Returns whether a host is below a domain. Amazon and Oracle insert the region before their domain. Amazon in China
+/// appends `.cn`.
 fn is_of(host: &str, domain: &str) -> bool {
     let host = host.strip_suffix(".cn").unwrap_or(host);
     let is_regional = [".amazonaws.com", ".oraclecloud.com"]

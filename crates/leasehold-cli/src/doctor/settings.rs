@@ -4,7 +4,7 @@ use super::Finding;
 use crate::raw::Node;
 use std::collections::BTreeMap;
 
-/// The requested settings. Some servers lack some of them.
+/// The requested settings. Some servers lack some of these settings.
 const ASKED: [&str; 8] = [
     "appendfsync",
     "no-appendfsync-on-rewrite",
@@ -16,19 +16,19 @@ const ASKED: [&str; 8] = [
     "notify-keyspace-events",
 ];
 
-/// Connections are idle for up to a third of a lease, which is 30 s by default, between renewals.
+/// Minimum `timeout` in seconds. Between renewals, connections are idle for a third of a lease, by default 10 s.
 const SHORT_TIMEOUT: u64 = 30;
 
-/// A short pause of a waiting client must not fill the buffer of its connection.
+/// Minimum output buffer. A short pause of a waiting client must not fill its connection's buffer.
 const SMALL_BUFFER: u64 = 1 << 20;
 
-/// A script of leasehold takes less than a millisecond, but longer on a busy machine.
+/// Minimum script time limit. A leasehold script takes under a millisecond, but more on a busy machine.
 const SHORT_THRESHOLD: u64 = 100;
 
-/// An isolated primary continues to grant locks for this many seconds.
+/// Maximum `min-replicas-max-lag`: the seconds for which an isolated primary continues to grant locks.
 const MOST_LAG: u64 = 10;
 
-/// Evaluates the settings of a server.
+/// Checks the settings of a server.
 pub(super) async fn judge(node: &Node, has_log: bool) -> Vec<Finding> {
     let mut known = BTreeMap::new();
     for name in ASKED {
@@ -39,7 +39,7 @@ pub(super) async fn judge(node: &Node, has_log: bool) -> Vec<Finding> {
                 return vec![Finding::note(
                     "settings",
                     text,
-                    "allow CONFIG GET to this user, or check the configuration file",
+                    "grant CONFIG GET to this user, or check the configuration file",
                 )];
             }
         }
@@ -47,7 +47,7 @@ pub(super) async fn judge(node: &Node, has_log: bool) -> Vec<Finding> {
     Settings(known).judge(has_log)
 }
 
-/// The settings that the server knows.
+/// The settings from the server's replies.
 struct Settings(BTreeMap<&'static str, String>);
 
 impl Settings {
@@ -82,7 +82,7 @@ impl Settings {
         match self.text("appendfsync") {
             "no" => Some(Finding::fault(
                 "appendfsync",
-                "appendfsync is no: a crash of the machine loses the locks of about half a minute",
+                "appendfsync is no: a crash of the machine loses up to half a minute of locks",
                 "set appendfsync everysec or always",
             )),
             "everysec" if self.text("no-appendfsync-on-rewrite") == "yes" => Some(Finding::note(
@@ -92,7 +92,7 @@ impl Settings {
             )),
             "everysec" => Some(Finding::note(
                 "appendfsync",
-                "appendfsync is everysec: a crash of the machine loses the locks of the last second",
+                "appendfsync is everysec: a crash of the machine loses the last second of locks",
                 advice,
             )),
             _ => None,
@@ -125,7 +125,7 @@ impl Settings {
     }
 
     fn threshold(&self) -> Option<Finding> {
-        // Servers with both names use the newer one.
+        // Servers with both names use the newer name.
         let name = ["busy-reply-threshold", "lua-time-limit"].into_iter().find(|name| self.number(name).is_some())?;
         let millis = self.number(name).filter(|millis| (1..SHORT_THRESHOLD).contains(millis))?;
         let text = format!("{name} is {millis}: after {millis} ms of a script, other clients get BUSY errors");
@@ -152,7 +152,7 @@ mod tests {
     use super::super::Verdict;
     use super::*;
 
-    /// The defaults of Redis 7.0 with a log.
+    /// The defaults of Redis 7.0, with `appendonly`.
     const DEFAULTS: [(&str, &str); 8] = [
         ("appendfsync", "everysec"),
         ("no-appendfsync-on-rewrite", "no"),
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(judged(&[("appendfsync", "always")]), [(Verdict::Good, "settings")]);
         let defaults = DEFAULTS.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let without_log = Settings(defaults).judge(false);
-        assert_eq!(without_log[0].verdict, Verdict::Good, "there is nothing to sync: {without_log:?}");
+        assert_eq!(without_log[0].verdict, Verdict::Good, "without a log, appendfsync has no effect: {without_log:?}");
     }
 
     #[test]

@@ -7,10 +7,10 @@ use leasehold::{AnyLock, Client, Error};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::time::{sleep, timeout};
 
-/// The kind that needs the fewest rights.
+/// The name of the plain kind, which needs the fewest rights.
 const PLAIN: &str = "lock";
 
-/// Longer than any release notice takes, and shorter than the polling interval of a waiter.
+/// Longer than a release notice takes, and shorter than a waiter's polling interval.
 const NOTICE: Duration = Duration::from_secs(2);
 
 /// Maximum number of measured pairs of acquire and release.
@@ -19,16 +19,16 @@ const PAIRS: usize = 50;
 /// Maximum duration of the measurement.
 const MEASURED: Duration = Duration::from_secs(2);
 
-/// A slower pair leaves too little time for renewals.
+/// Maximum duration of a pair. Slower pairs leave too little time for renewals.
 const SLOW: Duration = Duration::from_millis(250);
 
 /// Duration of the comparison of the clocks.
 const COMPARED: Duration = Duration::from_millis(1_000);
 
-/// Maximum drift between the clocks during the comparison.
+/// Maximum drift of the clocks during the comparison.
 const MOST_DRIFT: Duration = Duration::from_millis(10);
 
-/// Acquires a lock of each kind, starting with the plain lock, which needs the fewest rights. Other kinds may be forbidden
+/// Acquires a lock of each kind. The plain lock comes first and needs the fewest rights. A user may lack other rights
 /// intentionally.
 pub(super) async fn of_kinds(client: &Client, name: &str) -> Vec<Finding> {
     let locks: [(&str, AnyLock); 8] = [
@@ -62,7 +62,7 @@ pub(super) async fn of_kinds(client: &Client, name: &str) -> Vec<Finding> {
     }
     let finding = |(kind, error): (&str, Error)| {
         let text = format!("cannot use the kind {kind}: {error}");
-        Finding::note("rights", text, advice(&error, "allow it if a program uses this kind"))
+        Finding::note("rights", text, advice(&error, "grant the missing rights if a program uses this kind"))
     };
     refused.into_iter().map(finding).collect()
 }
@@ -79,7 +79,7 @@ async fn permits(client: &Client, name: &str) -> Result<(), Error> {
 
 /// Checks whether a release wakes a waiting client.
 pub(super) async fn of_notices(client: &Client, waiter: &Client, name: &str) -> Finding {
-    // The trial of permits uses the name itself.
+    // The permits trial uses the bare name.
     let name = format!("{name}:notices");
     let waited = async {
         let guard = client.lock(&name).acquire().wait(NOTICE).await?;
@@ -102,7 +102,7 @@ pub(super) async fn of_notices(client: &Client, waiter: &Client, name: &str) -> 
         got?.release().await?;
         Ok::<_, Error>(took)
     };
-    let advice = "allow SUBSCRIBE and PUBLISH for the lock's channel; see docs/security.md";
+    let advice = "grant SUBSCRIBE and PUBLISH on the lock's channel; see docs/security.md";
     match waited.await {
         Ok(took) if took < NOTICE / 2 => Finding::good("notices", format!("a release woke a waiter after {took:.1?}")),
         Ok(took) => {
@@ -123,8 +123,8 @@ fn advice(error: &Error, rights: &'static str) -> &'static str {
     if says(&["NOPERM", "unknown command", "unknown subcommand", "disabled"]) { rights } else { of_resources(&text) }
 }
 
-/// Tries a command with keys of two hash slots. If the URL names no cluster and the server refuses the command, it is a
-/// proxy in front of a cluster.
+/// Sends a command with keys of two hash slots. If a server without cluster URL refuses the command, a proxy hides a
+/// cluster.
 pub(super) async fn of_slots(node: &Node, name: &str) -> Option<Finding> {
     let keys = [format!("{name}:1"), format!("{name}:2")];
     let refusal = node.ask::<i64>("EVAL", &["return #KEYS", "2", &keys[0], &keys[1]]).await.err()?;
@@ -134,36 +134,37 @@ pub(super) async fn of_slots(node: &Node, name: &str) -> Option<Finding> {
     refusal.contains("same slot").then(|| Finding::note("slots", text, advice))
 }
 
-/// Sets a key to expire, and returns its remaining time in milliseconds. Only uses commands of the plain lock.
+/// Sets a key with an expiry, and returns its remaining time in milliseconds. Uses only commands that the plain lock
+/// needs.
 const EXPIRES: &str = "redis.call('HSET', KEYS[1], 'doctor', '1') redis.call('PEXPIRE', KEYS[1], ARGV[1])
 local left = redis.call('PTTL', KEYS[1]) redis.call('DEL', KEYS[1]) return left";
 
-/// A time to live that is no number of seconds.
+/// A time to live that is not a whole number of seconds.
 const LIFE: i64 = 1_500;
 
-/// Checks whether the server keeps times to live in milliseconds. Some implementations keep seconds.
+/// Checks whether the server stores times to live in milliseconds. Some servers round to seconds.
 pub(super) async fn of_expiry(nodes: &[Node], key: &str) -> Finding {
     let mut refusal = String::new();
     for node in nodes {
         match node.ask::<i64>("EVAL", &[EXPIRES, "1", key, &LIFE.to_string()]).await {
             Ok(left) => return of_life(left),
-            // Another node of the cluster has the key.
+            // Another cluster node owns the key.
             Err(why) if why.starts_with("MOVED ") => {}
             Err(why) => refusal = why,
         }
     }
-    Finding::note("expiry", format!("a time to live could not be tried: {refusal}"), "")
+    Finding::note("expiry", format!("cannot test times to live: {refusal}"), "")
 }
 
 fn of_life(left: i64) -> Finding {
-    // A scheduler may suspend the server between both commands, but not for half a second.
+    // The scheduler may suspend the server between the commands, but not for half a second.
     if (LIFE - 500 + 1..=LIFE).contains(&left) {
         return Finding::good("expiry", format!("a time to live of {LIFE} ms is {left} ms after it was set"));
     }
     let text = format!(
         "a time to live of {LIFE} ms is {left} ms after it was set: the server rounds it, so leases end early or late"
     );
-    Finding::fault("expiry", text, "use a server that keeps milliseconds; see docs/servers.md")
+    Finding::fault("expiry", text, "use a server with times to live in milliseconds; see docs/servers.md")
 }
 
 /// Measures an acquire and a release.
@@ -186,7 +187,7 @@ pub(super) async fn of_latency(client: &Client, name: &str) -> Finding {
     Finding::good("latency", text)
 }
 
-/// Compares the rate and time of each server's clock with this machine's clock.
+/// Compares rate and time of each server's clock with this machine's clock.
 pub(super) async fn of_clocks(nodes: &[Node]) -> Vec<Finding> {
     let mut first = Vec::new();
     for node in nodes {
@@ -198,7 +199,7 @@ pub(super) async fn of_clocks(nodes: &[Node]) -> Vec<Finding> {
         let second = reading(node).await;
         findings.push(match first.and_then(|first| Ok((first, second?))) {
             Ok((first, second)) => of_clock(&first, &second),
-            Err(why) => Finding::note("clock", format!("TIME failed: {why}"), "allow TIME to this user"),
+            Err(why) => Finding::note("clock", format!("TIME failed: {why}"), "grant TIME to this user"),
         });
     }
     findings
@@ -209,7 +210,7 @@ fn of_clock(first: &Reading, second: &Reading) -> Finding {
     let drift = here.abs_diff(there);
     if drift > MOST_DRIFT + first.round_trip + second.round_trip {
         let text =
-            format!("the server's clock advanced {there:.1?} in {here:.1?}: it was stepped, or runs at another rate");
+            format!("the server's clock advanced {there:.1?} in {here:.1?}: it jumped, or runs at the wrong rate");
         return Finding::fault("clock", text, "use a time service that slews the clock; leases expire by this clock");
     }
     let apart = second.here.abs_diff(second.server);
@@ -218,7 +219,7 @@ fn of_clock(first: &Reading, second: &Reading) -> Finding {
         return Finding::note(
             "clock",
             text,
-            "harmless for locks; but a correction by a step would shorten or extend leases",
+            "harmless for locks, but correcting the clock in one step would shorten or extend leases",
         );
     }
     Finding::good("clock", format!("normal rate, {apart:.1?} from the clock of this machine"))

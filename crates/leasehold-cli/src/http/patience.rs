@@ -11,7 +11,7 @@ use tokio::time::{Sleep, sleep};
 pub(super) struct Patient<S> {
     stream: S,
     patience: Duration,
-    /// The end of the current wait.
+    /// The deadline of the pending write.
     end: Option<Pin<Box<Sleep>>>,
 }
 
@@ -64,10 +64,10 @@ mod tests {
     async fn writes_to_one_that_does_not_read_fail() {
         let (ours, mut theirs) = duplex(8);
         let mut ours = Patient::new(ours, Duration::from_millis(20));
-        ours.write_all(b"12345678").await.expect("there is room");
+        ours.write_all(b"12345678").await.expect("the buffer has room");
         theirs.read_exact(&mut [0; 8]).await.expect("it was written");
-        ours.write_all(b"12345678").await.expect("there is room again");
-        let error = ours.write_all(b"9").await.expect_err("there is none");
+        ours.write_all(b"12345678").await.expect("the buffer has room again");
+        let error = ours.write_all(b"9").await.expect_err("the buffer is full");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 }

@@ -7,7 +7,7 @@ use crate::shown::shown;
 use clap::ValueEnum;
 use std::cmp::Ordering;
 
-/// The text of a cell that has no value.
+/// The text of an empty cell.
 const NOTHING: &str = "-";
 
 /// A sort key.
@@ -38,7 +38,7 @@ impl Column {
         }
     }
 
-    /// The key that sorts by the column, and its label.
+    /// Returns the key that sorts by the column, and its label.
     pub(crate) const fn key(self) -> (char, &'static str) {
         match self {
             Self::Name => ('n', "name"),
@@ -58,17 +58,17 @@ impl Column {
         Self::all().find(|column| column.key().0 == key)
     }
 
-    /// Returns whether its cells are numbers or times, which are right-aligned.
+    /// Returns whether the column contains numbers or times, which are right-aligned.
     pub(crate) const fn is_number(self) -> bool {
         matches!(self, Self::Grants | Self::Held | Self::Lease | Self::Waiters | Self::Queue | Self::Wait)
     }
 
-    /// Returns whether the largest value comes first by default. For leases, the next end comes first.
+    /// Returns whether the largest value comes first by default. For leases, the earliest end comes first.
     const fn is_descending(self) -> bool {
         self.is_number() && !matches!(self, Self::Lease)
     }
 
-    /// The text of a cell.
+    /// Returns the text of a cell.
     pub(crate) fn text(self, row: &Row) -> String {
         let found = &row.found;
         let text = match self {
@@ -105,7 +105,7 @@ impl Column {
 
     fn value(self, row: &Row) -> Value<'_> {
         let found = &row.found;
-        // Counts are far below the precision of f64.
+        // f64 represents counts of this size exactly.
         let number = match self {
             Self::Name => return Value::Text(&found.name),
             Self::Kind => return Value::Text(found.kind.word()),

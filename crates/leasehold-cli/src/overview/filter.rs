@@ -10,7 +10,7 @@ pub(crate) fn fits(filter: &str, row: &Row) -> bool {
     columns.into_iter().any(|column| has(&column.text(row).to_lowercase(), &filter))
 }
 
-/// Returns whether a text contains the parts between the stars in order.
+/// Returns whether a text contains, in order, the parts between the `*`.
 fn has(text: &str, filter: &str) -> bool {
     let mut rest = text;
     filter.split('*').all(|part| match rest.split_once(part) {

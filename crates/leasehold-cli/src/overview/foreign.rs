@@ -1,20 +1,20 @@
-//! A cache of names without a lock. It spares looks the inspection of all keys of an application.
+//! A cache of keys that are not locks. Scans skip these keys instead of inspecting all keys of an application.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Minimum time for which looks skip a name.
+/// Minimum time for which scans skip a name.
 const LEFT_OUT: Duration = Duration::from_secs(30);
 
-/// Maximum additional time in milliseconds. It spreads the expiry of the entries.
+/// Maximum additional time in milliseconds, which spreads the expiry of the entries.
 const SPREAD: u64 = 30_000;
 
 /// Maximum number of names, about 40 MB.
 const MOST: usize = 1_000_000;
 
-/// The names, shared by all looks. Stores hashes; a collision only skips a lock until the entry expires.
+/// The names, shared by all scans. Stores hashes; a collision hides a lock until the entry expires.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Foreign {
     until: Arc<Mutex<HashMap<u64, Instant>>>,
@@ -22,7 +22,7 @@ pub(crate) struct Foreign {
 }
 
 impl Foreign {
-    /// Adds a name without a lock.
+    /// Adds a name that is not a lock.
     pub(crate) fn add(&self, name: &str, now: Instant) {
         let mut until = self.until();
         if until.len() >= MOST {
@@ -35,7 +35,7 @@ impl Foreign {
         until.insert(number, now + LEFT_OUT + Duration::from_millis(number % SPREAD));
     }
 
-    /// Returns whether the name can be left out.
+    /// Returns whether scans can skip the name.
     pub(crate) fn has(&self, name: &str, now: Instant) -> bool {
         self.until().get(&self.hasher.hash_one(name)).is_some_and(|until| now < *until)
     }

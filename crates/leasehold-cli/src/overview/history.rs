@@ -1,14 +1,14 @@
-//! Data from several looks: the rate of grants, the observed age of holds, and past holds.
+//! Data from several scans: the rate of grants, the observed age of holds, and past holds.
 
 use super::journal::{End, First, Journal};
-use super::looks::Glance;
 use super::row::{Found, Held, Row};
+use super::scans::Glance;
 use crate::moment;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time constant in seconds of the average of grants.
+/// Time constant in seconds of the average grant rate.
 const MEMORY: f64 = 10.0;
 
 /// Time for which a free lock stays in the table.
@@ -17,15 +17,15 @@ const KEPT: Duration = Duration::from_secs(10);
 /// Maximum number of free locks in the table.
 const MOST_KEPT: usize = 10_000;
 
-/// The history of the looks.
+/// The history of the scans.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     known: HashMap<String, Known>,
-    /// The start of the last look.
+    /// The start of the last scan.
     last: Option<Instant>,
-    /// The decayed sum of the seconds of all looks.
+    /// The decayed sum of seconds over all scans.
     seconds: f64,
-    /// The past holds. `None` if nobody reads them.
+    /// The past holds. `None` without a reader.
     journal: Option<Arc<Mutex<Journal>>>,
 }
 
@@ -34,11 +34,12 @@ pub(crate) struct History {
 struct Known {
     found: Found,
     place: Place,
-    /// The end of the last look that found the lock.
+    /// The end of the last scan that found the lock.
     seen: Instant,
-    /// The start of the last look. Results of an earlier look are older, even if that look ends later.
+    /// The start of the latest scan with this lock. Results of a scan that started earlier are older, even if they
+    /// arrive later.
     looked: Instant,
-    /// The holders of the last look, with the first look that found each.
+    /// The holders in the last scan, each with the first scan that found it.
     since: BTreeMap<String, First>,
     /// The start of the oldest hold in milliseconds since 1970.
     start: Option<u64>,
@@ -46,28 +47,28 @@ struct Known {
     grants: f64,
 }
 
-/// Whether a lock exists.
+/// The state of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// The last look found the lock.
+    /// The last scan found the lock.
     There,
     /// The lock is free.
     Gone,
 }
 
-/// The inaccuracy of the age in a record.
+/// Maximum error of the age in a record.
 const ROUNDING: Duration = Duration::from_secs(1);
 
-/// The difference of two computed starts of one hold.
+/// Maximum difference between two computed starts of one hold.
 const SAME_START: u64 = 1_500;
 
 impl History {
-    /// A history that also records past holds.
+    /// Creates a history that also records past holds.
     pub(crate) fn recorded(journal: Arc<Mutex<Journal>>) -> Self {
         Self { journal: Some(journal), ..Self::default() }
     }
 
-    /// Adds a look at all locks, and returns the rows.
+    /// Adds a scan of all locks, and returns the rows.
     pub(crate) fn add(&mut self, begun: Instant, ended: Instant, found: Vec<Found>) -> Vec<Row> {
         let passed = self.last.map(|last| begun.saturating_duration_since(last).as_secs_f64());
         let kept = (-passed.unwrap_or_default() / MEMORY).exp();
@@ -90,7 +91,7 @@ impl History {
         self.known.values_mut().map(|known| known.row(begun, self.seconds)).collect()
     }
 
-    /// Adds a look at some locks, and returns their rows. A free unknown lock has no row.
+    /// Adds an inspection of some locks, and returns their rows. An unknown lock that is free has no row.
     pub(crate) fn glance(&mut self, glance: Glance) -> Vec<Row> {
         let (begun, ended) = (glance.begun, glance.ended);
         let mut rows = Vec::new();
@@ -121,7 +122,7 @@ impl History {
         let is_new = |id: &&String| !before.contains_key(*id);
         let ids = || found.holds.iter().map(|hold| &hold.id);
         if counts {
-            // f64 counts more holders exactly than any lock has.
+            // f64 represents the number of holders exactly.
             grants += ids().filter(is_new).count() as f64;
         }
         let since = found.holds.iter().map(|hold| {
@@ -134,7 +135,7 @@ impl History {
         self.known.insert(known.found.name.clone(), known);
     }
 
-    /// Forgets locks that have been free for long, or are too many.
+    /// Forgets locks that have been free for too long, and the oldest free locks beyond the limit.
     fn forget(&mut self, ended: Instant) {
         let mut free = 0;
         self.known.retain(|_, known| match known.place {
@@ -159,7 +160,7 @@ impl Known {
         }
     }
 
-    /// Records the end of some holds. An incomplete list of holds does not show which have ended.
+    /// Records the end of holds that are missing from a complete list.
     fn end_holds(&self, ended: Instant, journal: Option<&Mutex<Journal>>, is_over: impl Fn(&String) -> bool) {
         let Some(journal) = journal.filter(|_| self.place == Place::There && self.found.is_listed_whole) else {
             return;
@@ -186,7 +187,7 @@ impl Known {
         };
         self.start = held.time().map(|time| {
             let start = moment::millis_at(begun).saturating_sub(time.as_millis() as u64);
-            // Records have an age of their own, so the computed start varies a little.
+            // Records are refreshed at intervals, so the computed start varies a little.
             self.start.filter(|old| old.abs_diff(start) < SAME_START).unwrap_or(start)
         });
         let rate = if seconds > 0.0 { self.grants / seconds } else { 0.0 };
@@ -206,18 +207,18 @@ mod tests {
     use super::super::sample::{hold, lock};
     use super::*;
 
-    /// The looks of a test: one per second, each takes 100 ms.
-    struct Looks {
+    /// The scans of a test: one per second, each with a duration of 100 ms.
+    struct Scans {
         history: History,
         begun: Instant,
     }
 
-    impl Looks {
+    impl Scans {
         fn new() -> Self {
             Self { history: History::default(), begun: Instant::now() }
         }
 
-        fn look(&mut self, found: Vec<Found>) -> Vec<Row> {
+        fn scan(&mut self, found: Vec<Found>) -> Vec<Row> {
             self.begun += Duration::from_secs(1);
             self.history.add(self.begun, self.begun + Duration::from_millis(100), found)
         }
@@ -229,114 +230,114 @@ mod tests {
 
     #[test]
     fn grants_are_new_holders_a_second() {
-        let mut looks = Looks::new();
-        assert_eq!(looks.look(held_by("a:1"))[0].grants, Some(0.0), "unknown after the first look");
+        let mut scans = Scans::new();
+        assert_eq!(scans.scan(held_by("a:1"))[0].grants, Some(0.0), "the first scan counts no grants");
         let rate = |rows: &[Row]| rows[0].grants.expect("a rate");
         for hold in 2..40 {
-            let rate = rate(&looks.look(held_by(&format!("a:{hold}"))));
+            let rate = rate(&scans.scan(held_by(&format!("a:{hold}"))));
             assert!((rate - 1.0).abs() < 1e-9, "{rate}");
         }
         let mut last = 1.0;
         for _ in 0..20 {
-            let rate = rate(&looks.look(held_by("a:39")));
+            let rate = rate(&scans.scan(held_by("a:39")));
             assert!(rate < last, "{rate} after {last}");
             last = rate;
         }
-        assert!((0.1..0.2).contains(&last), "two memories later: {last}");
+        assert!((0.1..0.2).contains(&last), "after two time constants: {last}");
     }
 
     #[test]
     fn grants_are_unknown_where_holders_are_not_listed() {
-        let mut looks = Looks::new();
+        let mut scans = Scans::new();
         let found = || vec![Found { is_listed_whole: false, ..lock("stock") }];
-        looks.look(found());
-        assert_eq!(looks.look(found())[0].grants, None);
+        scans.scan(found());
+        assert_eq!(scans.scan(found())[0].grants, None);
     }
 
     #[test]
     fn holds_are_as_old_as_their_holder_says_or_as_they_were_seen() {
-        let mut looks = Looks::new();
-        assert_eq!(looks.look(held_by("a:1"))[0].held, Held::Unknown);
-        // Between the end of the first look and the start of this look.
-        assert_eq!(looks.look(held_by("a:1"))[0].held, Held::AtLeast(Duration::from_millis(900)));
+        let mut scans = Scans::new();
+        assert_eq!(scans.scan(held_by("a:1"))[0].held, Held::Unknown);
+        // The time from the end of the first scan to the start of this scan.
+        assert_eq!(scans.scan(held_by("a:1"))[0].held, Held::AtLeast(Duration::from_millis(900)));
         let said = |seconds| {
             let said = Some(Duration::from_secs(seconds));
             held_by("a:1").into_iter().map(|found| Found { said, ..found }).collect()
         };
-        assert_eq!(looks.look(said(7))[0].held, Held::Said(Duration::from_secs(7)));
-        assert_eq!(looks.look(said(1))[0].held, Held::AtLeast(Duration::from_millis(2_900)), "an old record");
-        assert_eq!(looks.look(held_by("a:2"))[0].held, Held::Unknown, "another holder");
+        assert_eq!(scans.scan(said(7))[0].held, Held::Said(Duration::from_secs(7)));
+        assert_eq!(scans.scan(said(1))[0].held, Held::AtLeast(Duration::from_millis(2_900)), "an old record");
+        assert_eq!(scans.scan(held_by("a:2"))[0].held, Held::Unknown, "another holder");
     }
 
     #[test]
-    fn look_at_one_lock_is_younger_than_one_at_all() {
-        let mut looks = Looks::new();
-        looks.look(held_by("a:1"));
-        let begun = looks.begun + Duration::from_secs(1);
+    fn inspection_is_younger_than_a_scan() {
+        let mut scans = Scans::new();
+        scans.scan(held_by("a:1"));
+        let begun = scans.begun + Duration::from_secs(1);
         let at = |millis| begun + Duration::from_millis(millis);
         let glance = |found: Vec<Found>| Glance {
             begun: at(40),
             ended: at(50),
             found: vec![("stock".to_owned(), found.into_iter().next())],
         };
-        // Both happen during a look at all locks that has already found the lock.
-        let rows = looks.history.glance(glance(Vec::new()));
+        // Both inspections happen during a scan that has already found the lock.
+        let rows = scans.history.glance(glance(Vec::new()));
         assert_eq!((rows[0].is_gone, rows[0].found.holder.as_str()), (true, "free"));
-        assert!(looks.look(held_by("a:1"))[0].is_gone, "it is free still");
-        assert!(!looks.look(held_by("a:1"))[0].is_gone, "a later look has newer data");
-        let begun = looks.begun + Duration::from_secs(1);
+        assert!(scans.scan(held_by("a:1"))[0].is_gone, "the lock is still free");
+        assert!(!scans.scan(held_by("a:1"))[0].is_gone, "a later scan has newer data");
+        let begun = scans.begun + Duration::from_secs(1);
         let found = vec![("stock".to_owned(), held_by("a:2").pop())];
-        let rows = looks.history.glance(Glance {
+        let rows = scans.history.glance(Glance {
             begun: begun + Duration::from_millis(40),
             ended: begun + Duration::from_millis(50),
             found,
         });
         assert_eq!(rows[0].found.holds, [hold("a:2")]);
-        assert_eq!(looks.look(held_by("a:1"))[0].found.holds, [hold("a:2")]);
+        assert_eq!(scans.scan(held_by("a:1"))[0].found.holds, [hold("a:2")]);
         let nothing = Glance { begun: at(0), ended: at(1), found: vec![("new".to_owned(), None)] };
-        assert_eq!(looks.history.glance(nothing), []);
+        assert_eq!(scans.history.glance(nothing), []);
     }
 
     #[test]
-    fn look_that_ends_late_does_not_undo_a_younger_one() {
-        let mut looks = Looks::new();
-        looks.look(held_by("a:1"));
-        let at = |millis| looks.begun + Duration::from_millis(millis);
+    fn late_scan_does_not_undo_a_newer_inspection() {
+        let mut scans = Scans::new();
+        scans.scan(held_by("a:1"));
+        let at = |millis| scans.begun + Duration::from_millis(millis);
         let glance = |begun, ended, found: Option<Found>| Glance {
             begun: at(begun),
             ended: at(ended),
             found: vec![("stock".to_owned(), found)],
         };
         let (free, held) = (glance(300, 310, None), glance(200, 400, held_by("a:1").pop()));
-        assert!(looks.history.glance(free)[0].is_gone);
-        assert!(looks.history.glance(held)[0].is_gone, "it began before");
+        assert!(scans.history.glance(free)[0].is_gone);
+        assert!(scans.history.glance(held)[0].is_gone, "the inspection started earlier");
     }
 
     #[test]
     fn locks_that_are_free_stay_for_ten_seconds() {
-        let mut looks = Looks::new();
-        looks.look(held_by("a:1"));
-        let rows = looks.look(Vec::new());
+        let mut scans = Scans::new();
+        scans.scan(held_by("a:1"));
+        let rows = scans.scan(Vec::new());
         assert_eq!((rows[0].is_gone, rows[0].found.holder.as_str(), rows[0].held), (true, "free", Held::Unknown));
-        let grants = looks.look(held_by("a:1"))[0].grants;
-        assert!(grants.is_some_and(|grants| grants > 0.4), "a hold that comes back is a grant: {grants:?}");
+        let grants = scans.scan(held_by("a:1"))[0].grants;
+        assert!(grants.is_some_and(|grants| grants > 0.4), "a hold that returns is a grant: {grants:?}");
         for _ in 0..9 {
-            assert_eq!(looks.look(Vec::new()).len(), 1);
+            assert_eq!(scans.scan(Vec::new()).len(), 1);
         }
-        assert_eq!(looks.look(Vec::new()), []);
+        assert_eq!(scans.scan(Vec::new()), []);
     }
 
     #[test]
     fn past_holds_are_recorded_with_their_end() {
         let journal = Arc::new(Mutex::new(Journal::default()));
-        let mut looks = Looks { history: History::recorded(journal.clone()), begun: Instant::now() };
-        looks.look(held_by("a:1"));
-        looks.look(held_by("a:2"));
-        looks.look(held_by("a:2"));
-        looks.look(Vec::new());
-        looks.look(Vec::new());
+        let mut scans = Scans { history: History::recorded(journal.clone()), begun: Instant::now() };
+        scans.scan(held_by("a:1"));
+        scans.scan(held_by("a:2"));
+        scans.scan(held_by("a:2"));
+        scans.scan(Vec::new());
+        scans.scan(Vec::new());
         let past = journal.lock().expect("no panic").of_lock("stock");
         let seen: Vec<_> = past.iter().map(|past| (past.id.as_str(), past.lasted.as_secs(), past.is_longer)).collect();
-        assert_eq!(seen, [("a:2", 2, false), ("a:1", 1, true)], "newest first, the first look found the older one");
+        assert_eq!(seen, [("a:2", 2, false), ("a:1", 1, true)], "newest first; the first scan found the older hold");
     }
 }

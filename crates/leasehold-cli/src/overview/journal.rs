@@ -1,4 +1,4 @@
-//! The past holds of the locks: who, when, how long, and how each ended. The memory is bounded.
+//! The past holds of the locks: holder, time, duration and outcome. Memory is bounded.
 
 mod kept;
 mod processes;
@@ -15,29 +15,29 @@ use std::time::{Duration, Instant};
 /// Maximum number of past holds of a lock.
 const MOST_OF_A_LOCK: usize = 50;
 
-/// Maximum size of all past holds in bytes. Fifty holds of 10 000 locks fit.
+/// Maximum size of all past holds in bytes: enough for fifty holds of each of 10 000 locks.
 const MOST_BYTES: usize = 64 << 20;
 
-/// Size of a lock with past holds in bytes, besides its name: the entries of both maps.
+/// Size in bytes of a lock's entries in both maps, without its name.
 const LOCK_BYTES: usize = 200;
 
-/// Maximum number of locks whose holds are exempt from the size limit, because somebody looked at them.
+/// Maximum number of viewed locks, whose holds are exempt from the size limit.
 const MOST_VIEWED: usize = 1_000;
 
 /// Maximum number of past holds, and of lost holds, in the lists of all locks.
 const MOST_RECENT: usize = 500;
 
-/// After a longer pause of the looks, the end of a hold says nothing about its reason.
+/// Maximum pause between scans. After a longer pause, the outcome of a hold is unclear.
 const PAUSE: Duration = Duration::from_secs(15);
 
-/// The end of a hold, according to two looks.
+/// The outcome of a hold, derived from two scans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Released by the holder or freed by an operator.
     Released,
     /// The lease ended without a renewal.
     Lost,
-    /// Either of them: there was no look for too long.
+    /// Released or lost: the scans were too far apart.
     Unclear,
 }
 
@@ -64,32 +64,32 @@ pub(crate) struct Past {
     /// The end in milliseconds since 1970.
     pub(crate) ended: u64,
     pub(crate) lasted: Duration,
-    /// Whether the hold began before the first look, so that it lasted longer.
+    /// Whether the hold began before the first scan, which makes `lasted` a lower bound.
     pub(crate) is_longer: bool,
     pub(crate) outcome: Outcome,
 }
 
-/// The first look that found a hold.
+/// The first scan that found a hold.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct First {
-    /// The end of the look.
+    /// The end of the scan.
     pub(super) at: Instant,
-    /// Whether an earlier look found the lock without the hold.
+    /// Whether an earlier scan found the lock without the hold.
     pub(super) is_grant: bool,
-    /// The longest lease since then.
+    /// The longest remaining lease seen since then.
     pub(super) longest: Option<Duration>,
 }
 
-/// The end of a hold between two looks.
+/// A hold that ended between two scans.
 #[derive(Debug)]
 pub(super) struct End<'a> {
     pub(super) name: &'a str,
     pub(super) kind: FoundKind,
     pub(super) hold: &'a Holding,
     pub(super) first: First,
-    /// The start of the last look that found the hold.
+    /// The start of the last scan that found the hold.
     pub(super) last: Instant,
-    /// The end of the look that did not find it.
+    /// The end of the scan that missed the hold.
     pub(super) missed: Instant,
 }
 
@@ -105,12 +105,13 @@ impl End<'_> {
         }
     }
 
-    /// Returns whether a lease of this remaining time was not renewed. Clients renew a lease after a third of it.
+    /// Returns whether a live client would have renewed a lease with this remaining time. Clients renew every third of
+    /// a lease.
     fn is_unrenewed(&self, left: Duration) -> bool {
         self.first.longest.is_some_and(|longest| left < longest / 2)
     }
 
-    /// The duration of the hold, and whether it is a lower bound.
+    /// Returns the duration of the hold, and whether it is a lower bound.
     fn lasted(&self) -> (Duration, bool) {
         let seen = self.missed.saturating_duration_since(self.first.at);
         let said = self.hold.said.map(|said| said + self.missed.saturating_duration_since(self.last));
@@ -125,9 +126,9 @@ impl End<'_> {
 #[derive(Debug)]
 pub(crate) struct Journal {
     by_lock: HashMap<Arc<str>, VecDeque<Kept>>,
-    /// The locks whose holds may be forgotten, by the number of their oldest hold.
+    /// The locks that are not exempt from the size limit, by the number of their oldest hold.
     oldest: BTreeMap<u64, Arc<str>>,
-    /// The locks that somebody looked at, the last one at the end.
+    /// The viewed locks. The last viewed lock is at the end.
     viewed: VecDeque<Arc<str>>,
     processes: Processes,
     /// The size of `by_lock` and `oldest`.
@@ -188,14 +189,14 @@ impl Journal {
             }
         }
         if of_lock.len() == of_lock.capacity() {
-            // Less unused capacity than by doubling.
+            // Reserve less unused capacity than doubling would.
             of_lock.reserve_exact(of_lock.len().clamp(1, 8));
         }
         of_lock.push_back(kept);
         self.shrink();
     }
 
-    /// Forgets the oldest holds beyond the limit.
+    /// Drops the oldest holds beyond the size limit.
     fn shrink(&mut self) {
         while self.bytes + self.processes.bytes() > self.most_bytes
             && let Some((_, name)) = self.oldest.first_key_value()
@@ -205,7 +206,7 @@ impl Journal {
         }
     }
 
-    /// Forgets the oldest hold of a lock.
+    /// Drops the oldest hold of a lock.
     fn forget_oldest(&mut self, name: &Arc<str>) {
         let Some(of_lock) = self.by_lock.get_mut(name) else { return };
         let Some(gone) = of_lock.pop_front() else { return };
@@ -226,15 +227,14 @@ impl Journal {
         }
     }
 
-    /// The past holds of a lock that somebody looks at, newest first. The size limit does not shorten this list from now
-    /// on.
+    /// Returns the past holds of a viewed lock, newest first, and exempts the lock from the size limit.
     pub(crate) fn of_lock(&mut self, name: &str) -> Vec<Arc<Past>> {
         self.view(name);
         let Some((name, of_lock)) = self.by_lock.get_key_value(name) else { return Vec::new() };
         of_lock.iter().rev().map(|kept| Arc::new(kept.past(name))).collect()
     }
 
-    /// Exempts the holds of a lock from the size limit.
+    /// Exempts a lock from the size limit.
     fn view(&mut self, name: &str) {
         let number = |all: &VecDeque<Kept>| all.front().map(Kept::number);
         if let Some(at) = self.viewed.iter().position(|viewed| **viewed == *name) {
@@ -256,20 +256,20 @@ impl Journal {
         self.viewed.push_back(name);
     }
 
-    /// The last holds of all locks, newest first; only the lost ones if `is_lost`.
+    /// Returns the last holds of all locks, newest first. Only lost holds if `is_lost`.
     pub(crate) fn recent(&self, is_lost: bool) -> Vec<Arc<Past>> {
         let all = if is_lost { &self.lost } else { &self.recent };
         all.iter().rev().cloned().collect()
     }
 
-    /// The number of holds lost within a time before now, at most `MOST_RECENT`.
+    /// Returns the number of recently lost holds, at most `MOST_RECENT`.
     pub(crate) fn lost_within(&self, time: Duration) -> usize {
         let earliest = moment::millis_at(Instant::now()).saturating_sub(time.as_millis() as u64);
         self.lost.iter().rev().take_while(|past| past.ended >= earliest).count()
     }
 }
 
-/// The size of a lock with past holds in bytes, without the holds.
+/// Returns the size in bytes of a lock without its holds.
 fn lock_bytes(name: &str) -> usize {
     LOCK_BYTES + name.len()
 }
@@ -307,7 +307,7 @@ mod tests {
             assert_eq!((last.outcome, last.lasted), (outcome, Duration::from_secs(after)), "{lease:?} {after}");
         }
         end(&mut journal, "stock", Some(12), 14);
-        assert_eq!(journal.of_lock("stock")[0].outcome, Outcome::Unclear, "released, or killed after the last look");
+        assert_eq!(journal.of_lock("stock")[0].outcome, Outcome::Unclear, "released, or killed after the last scan");
         assert_eq!((journal.recent(false).len(), journal.recent(true).len()), (5, 1));
         assert_eq!(journal.lost_within(Duration::from_secs(3_600)), 1);
     }

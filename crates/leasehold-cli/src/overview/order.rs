@@ -13,8 +13,8 @@ pub(crate) struct Sort {
     pub(crate) is_reversed: bool,
 }
 
-/// The sorted row numbers that match the filter and the kinds. Empty kinds match every kind. Ties are sorted by waiters, age
-/// and name.
+/// Returns the sorted row numbers that match the filter and the kinds. Empty kinds match every kind. Ties sort by
+/// waiters, age and name.
 pub(crate) fn in_order(rows: &[Row], filter: &str, kinds: &[FoundKind], sort: Sort) -> Vec<usize> {
     let is_wanted = |row: &Row| kinds.is_empty() || kinds.contains(&row.found.kind);
     let fits = |at: &usize| is_wanted(&rows[*at]) && (filter.is_empty() || filter::fits(filter, &rows[*at]));

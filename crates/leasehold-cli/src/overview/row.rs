@@ -7,13 +7,13 @@ use leasehold::inspect::FoundKind;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The process of a hold. All texts are safe for a terminal.
+/// The process of a hold. All texts are escaped for a terminal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Process {
     pub(crate) application: String,
     pub(crate) host: String,
     pub(crate) pid: u32,
-    /// The text of `run --note`. Empty without one.
+    /// The text of `run --note`. Empty without a note.
     pub(crate) note: String,
 }
 
@@ -40,7 +40,7 @@ impl From<&Person> for Process {
     }
 }
 
-/// A lock in one look. All texts except the name are safe for a terminal.
+/// A lock in one scan. All texts except the name are escaped for a terminal.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Found {
     pub(crate) name: String,
@@ -94,7 +94,7 @@ impl Found {
         }
     }
 
-    /// A copy with the state free.
+    /// Returns a copy with the state free.
     pub(crate) fn when_free(&self) -> Self {
         Self {
             holds: Vec::new(),
@@ -110,7 +110,7 @@ impl Found {
         }
     }
 
-    /// Number of waiters, queued or listening.
+    /// Returns the number of waiters, queued or listening.
     pub(crate) fn waiting(&self) -> u64 {
         self.queue.or(self.listeners).unwrap_or_default()
     }
@@ -119,11 +119,11 @@ impl Found {
 /// The age of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Held {
-    /// The lock is free, or this is its first look.
+    /// The lock is free, or found for the first time.
     Unknown,
     /// From the holder's record.
     Said(Duration),
-    /// Observed with one holder for this long.
+    /// Time since the first scan that found the holder.
     AtLeast(Duration),
 }
 
@@ -140,12 +140,12 @@ impl Held {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row {
     pub(crate) found: Found,
-    /// Whether the lock was free at the last look.
+    /// Whether the lock was free at the last scan.
     pub(crate) is_gone: bool,
     /// New holders per second. `None` without a complete list of holders.
     pub(crate) grants: Option<f64>,
     pub(crate) held: Held,
-    /// The start of the hold in milliseconds since 1970, as exact as `held`.
+    /// The start of the hold in milliseconds since 1970, with the accuracy of `held`.
     pub(crate) since: Option<u64>,
     /// Whether the hold began before `since`.
     pub(crate) is_older: bool,

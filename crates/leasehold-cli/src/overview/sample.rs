@@ -3,7 +3,7 @@
 use super::row::{Found, Held, Holding, Row};
 use leasehold::inspect::FoundKind;
 
-/// A plain lock with an unannounced holder.
+/// Returns a plain lock with an unannounced holder.
 pub(crate) fn lock(name: &str) -> Found {
     Found {
         name: name.to_owned(),
@@ -21,12 +21,12 @@ pub(crate) fn lock(name: &str) -> Found {
     }
 }
 
-/// The row of a lock after one look.
+/// Returns the row of a lock after one scan.
 pub(crate) fn row(found: Found) -> Row {
     Row { found, is_gone: false, grants: Some(0.0), held: Held::Unknown, since: None, is_older: false }
 }
 
-/// The hold of an unannounced holder.
+/// Returns the hold of an unannounced holder.
 pub(crate) fn hold(id: &str) -> Holding {
     Holding { id: id.to_owned(), half: None, process: None, said: None, lease: None, is_late: false }
 }

@@ -15,7 +15,7 @@ use std::process::Command;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::mpsc;
 
-/// The end of a command.
+/// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     Exited(u8),
@@ -25,21 +25,21 @@ pub(super) enum Ended {
 /// A state change of the command's process, or of an orphan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// A signal with this number has stopped the command. It may be resumed.
+    /// A signal with this number has stopped the command.
     Stopped(i32),
     Ended(Ended),
-    /// An orphan has ended; the group may be empty now.
+    /// An orphan has ended, so the group may be empty.
     Orphan,
 }
 
-/// The processes of a group that received a signal.
+/// Which processes of a group received a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reached {
-    /// All of them, or at least those of this user.
+    /// All processes, or at least the processes of this user.
     Some,
     /// The group is empty.
     Nobody,
-    /// All processes of the group belong to another user, so the system did not deliver the signal.
+    /// None: another user owns all processes of the group.
     Forbidden,
 }
 
@@ -48,15 +48,14 @@ pub(super) struct Child {
     group: Pid,
     has_ended: bool,
     changes: mpsc::UnboundedReceiver<Change>,
-    /// Resets an inherited disposition of SIGCHLD that would make the system discard the exit code.
+    /// Resets an inherited disposition of SIGCHLD that would discard exit codes.
     _reaps: Option<unix::Signal>,
 }
 
 impl Child {
-    /// Starts the command in its own process group, in the foreground if this process is there.
-    ///
-    /// On Linux the kernel kills it when the calling *thread* ends, so the caller must be the main thread. Orphans of
-    /// the command become children of this process, which reaps them, because a group with zombies does not look empty.
+    /// Starts the command in its own process group, in the foreground if this process is in the foreground. On Linux
+    /// the kernel kills the command when the calling *thread* ends, so the caller must be the main thread. Orphans of
+    /// the command become children of this process. This process reaps them, because zombies keep a group alive.
     ///
     /// # Errors
     ///
@@ -71,8 +70,8 @@ impl Child {
     ) -> io::Result<Self> {
         adopt_orphans();
         let in_front = terminal.is_interactive();
-        // A process whose parent ignores SIGCHLD leaves no exit code. The command must inherit that disposition, but
-        // this process must not have it. So the shim stops itself until this process listens for SIGCHLD.
+        // A process whose parent ignores SIGCHLD leaves no exit code. The command must inherit an ignored SIGCHLD, but
+        // this process must not ignore it. So the shim stops itself until this process listens for SIGCHLD.
         let stops = signals::is_ignored(Signal::CHILD);
         let mut shim = Command::new(shim::program()?);
         shim.args(shim::words(process::getpid(), Start { in_front, stops, unblocks, json }, command)).process_group(0);
@@ -82,7 +81,7 @@ impl Child {
                 None => shim.env_remove(name),
             };
         }
-        // The reaper must not see the end of a process that it does not know.
+        // The reaper must learn of the process before it reaps it.
         let mut reaping = reaper.pause();
         let id = shim.spawn().map_err(shim::not_started)?.id();
         let group = i32::try_from(id).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidData)?;
@@ -98,7 +97,7 @@ impl Child {
         self.group
     }
 
-    /// Waits for the next state change. After the end of the last child this never completes.
+    /// Waits for the next state change. Never completes after the end of the last child.
     pub(super) async fn changed(&mut self) -> Change {
         match self.changes.recv().await {
             Some(change) => {
@@ -109,22 +108,22 @@ impl Child {
         }
     }
 
-    /// Returns whether the command has ended. [`changed`](Self::changed) may return the end a moment later.
+    /// Returns whether the command has ended. [`changed`](Self::changed) may report the end a moment later.
     pub(super) fn is_over(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         !matches!(process::waitid(WaitId::Pid(self.group), options), Ok(None))
     }
 
-    /// Sends a signal to the command's process group, or to a command that has joined another group.
+    /// Sends a signal to the command's process group, or to a command that has left the group.
     pub(super) fn signal(&self, signal: Signal) -> Reached {
         match reached(process::kill_process_group(self.group, signal)) {
-            // The process id equals the group id. After the end of the command, another process may have this id.
+            // The process id equals the group id. After the command's end, the kernel may reuse the id.
             Reached::Nobody if !self.has_ended => reached(process::kill_process(self.group, signal)),
             reached => reached,
         }
     }
 
-    /// The remaining processes of the group.
+    /// Returns which processes of the group remain.
     pub(super) fn left(&self) -> Reached {
         reached(process::test_kill_process_group(self.group))
     }
@@ -141,24 +140,24 @@ fn reached(result: rustix::io::Result<()>) -> Reached {
 /// Makes this process the parent of the command's orphans.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn adopt_orphans() {
-    // If the kernel refuses, the first process inherits the orphans and reaps them later.
+    // If the kernel refuses, PID 1 inherits and reaps the orphans.
     let _ = process::set_child_subreaper(Some(process::getpid()));
 }
 
-/// On other systems the first process inherits orphans.
+/// On other systems PID 1 inherits the orphans.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn adopt_orphans() {}
 
 /// Waits until the shim has stopped itself, listens for SIGCHLD, and resumes the shim.
 fn release(shim: Pid) -> io::Result<unix::Signal> {
-    // The exit code of a dead shim is gone; the watcher reports that.
+    // The exit code of a dead shim is lost. The reaper reports the loss.
     while let Err(Errno::INTR) | Ok(None) = process::waitpid(Some(shim), WaitOptions::UNTRACED) {}
     let listening = unix::signal(SignalKind::child())?;
     let _ = process::kill_process_group(shim, Signal::CONT);
     Ok(listening)
 }
 
-/// The change that the system reports.
+/// Converts a wait status.
 pub(super) fn change(status: WaitStatus) -> Option<Change> {
     if let Some(signal) = status.stopping_signal() {
         return Some(Change::Stopped(signal));
@@ -171,7 +170,7 @@ pub(super) fn change(status: WaitStatus) -> Option<Change> {
 }
 
 impl Ended {
-    /// Converts the command's end into the end of this process.
+    /// Returns the matching end of this process.
     pub(super) const fn passed_on(self, by_key: bool) -> Ending {
         match self {
             Self::Exited(code) => Ending::Code(code),

@@ -1,4 +1,4 @@
-//! Acquires and releases the lock of `run`.
+//! Acquires and releases the locks of `run`.
 
 use super::child::Ended;
 use super::target::Target;
@@ -17,19 +17,19 @@ use leasehold::{AnyLock, Client, Error, Guard, HoldToken, HolderId, LossReason, 
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// After this wait, `run` checks whether the name is a lock at all.
+/// Delay before `run` checks whether the name is a lock.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Timeout of the release at the end, while the caller waits.
+/// Timeout of the final release.
 const RELEASE: Duration = Duration::from_secs(5);
 
-/// The suffix of a holder id whose lock stays busy after its release.
+/// The suffix of a holder id that keeps its lock busy after the release.
 const KEPT: char = '!';
 
 /// The first and the longest pause after a failed attempt.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
-/// A held lock or permit. Kinds that support `--at-least` have their own variants, because not every kind does.
+/// A held lock or permit. Only some kinds support `--at-least`, so they have their own variants.
 pub(super) enum Held {
     Lock(Guard<Any>),
     Kept(Guard),
@@ -39,7 +39,7 @@ pub(super) enum Held {
     Job(Guard, Once),
 }
 
-/// Evaluates an expression for the guard of each kind.
+/// Evaluates an expression with the guard of any kind.
 macro_rules! each {
     ($held:expr, $guard:ident => $value:expr) => {
         match $held {
@@ -58,7 +58,7 @@ pub(super) enum Released {
     Done,
     Lost {
         error: Error,
-        /// The hold was missing or had another count on the server, at an unknown time.
+        /// The hold was missing on the server, or had another count, since an unknown time.
         on_server: bool,
     },
     NotConfirmed(String),
@@ -75,12 +75,12 @@ pub(super) async fn acquire(client: &Client, target: &Target<'_>, times: Times) 
         match attempt(client, target, times).await? {
             Ok(held) => return Ok(held),
             Err(Error::WaitElapsed { lock, holder, .. }) => {
-                // The name may be an application's hash, whose first field looks like a holder.
+                // The first field of an application's hash looks like a holder.
                 holder.iter().try_for_each(|holder| of_a_client(&lock, holder.as_str()))?;
                 if let Some(failure) = already_done(client, target).await {
                     return Err(failure);
                 }
-                // The script does not return a holder of a large hash.
+                // For a large hash, the script returns no holder.
                 if holder.is_none()
                     && let Some(failure) = none_is_a_lock(client, target).await
                 {
@@ -98,7 +98,7 @@ pub(super) async fn acquire(client: &Client, target: &Target<'_>, times: Times) 
     }
 }
 
-/// One acquire, which ends early if the server is unreachable.
+/// Makes one acquire, which ends early if the server is unreachable.
 async fn attempt(client: &Client, target: &Target<'_>, times: Times) -> Result<Result<Held, Error>, Failure> {
     match target.options.permits {
         Some(permits) => {
@@ -141,7 +141,7 @@ async fn of_a_lock(client: &Client, target: &Target<'_>, wait: Duration) -> Resu
     }
 }
 
-/// Completes if something else uses the name, because such a wait would never end.
+/// Completes if the name is not a lock, because the wait would never end.
 async fn finds_no_lock(client: &Client, target: &Target<'_>) -> Failure {
     tokio::time::sleep(LOOK).await;
     match none_is_a_lock(client, target).await {
@@ -150,14 +150,14 @@ async fn finds_no_lock(client: &Client, target: &Target<'_>) -> Failure {
     }
 }
 
-/// The outcome of a job that is already done in its period.
+/// Returns the failure for a job that is already done in its period.
 async fn already_done(client: &Client, target: &Target<'_>) -> Option<Failure> {
     let job = target.job.as_ref()?;
     let holder = job.once.lock().inspect().await.ok().flatten().filter(leasehold::inspect::Holder::is_kept)?;
     Some(once::done(client, target, job, &holder).await)
 }
 
-/// The failure of the first name in use by something that is not a lock.
+/// Returns the failure of the first name that is not a lock.
 async fn none_is_a_lock(client: &Client, target: &Target<'_>) -> Option<Failure> {
     for name in &target.names {
         if let Some(failure) = no_lock(client, name).await {
@@ -167,12 +167,12 @@ async fn none_is_a_lock(client: &Client, target: &Target<'_>) -> Option<Failure>
     None
 }
 
-/// The failure for a name in use by something that is not a lock. `None` if the server does not answer: the acquire
-/// then reports the outage.
+/// Returns the failure for a name that is not a lock. `None` if the server does not reply: the acquire then reports the
+/// outage.
 async fn no_lock(client: &Client, name: &str) -> Option<Failure> {
     match lock_at(client, name).await {
         Err(Unseen::Failed(failure)) if failure.exit() == Exit::Conflict => Some(failure),
-        // The acquire has shown that this user has the rights for its own kind.
+        // The acquire has proved the rights for its own kind.
         Err(Unseen::Refused) => match client.lock(name).inspect().await {
             Ok(Some(holder)) => of_a_client(name, holder.id.as_str()).err(),
             Err(error @ Error::KeyConflict { .. }) => Some(error.into()),
@@ -194,7 +194,7 @@ fn lock(client: &Client, target: &Target<'_>, name: &str) -> AnyLock {
     }
 }
 
-/// Sets the number of permits of a new semaphore. Rejects another number, which would allow more or fewer commands.
+/// Sets the number of permits of a new semaphore. Rejects a semaphore with a different number.
 async fn agree_on(
     semaphore: &leasehold::Semaphore,
     permits: u32,
@@ -203,11 +203,11 @@ async fn agree_on(
 ) -> Result<(), Failure> {
     let [mut pause, longest] = PAUSES;
     let counts = loop {
-        // Both take one round trip, and either order is correct.
+        // Send both commands in one round trip. Either order is correct.
         match tokio::try_join!(semaphore.try_set_permits(permits), semaphore.inspect()) {
             Ok((_, counts)) => break counts,
             // try_set_permits is idempotent.
-            // A server that fails over soon answers a try, too. A full server does not.
+            // After a failover a retry succeeds soon. On a full server it does not.
             Err(error) if passes(&error) && (times.waits() || !is_full(&error)) => {
                 target.trouble.replace(Some(Failure::from(error).to_string()));
                 tokio::time::sleep(pause).await;
@@ -230,7 +230,7 @@ async fn agree_on(
     Err(Failure::new(Exit::Conflict, text).of_lock(name))
 }
 
-/// The failure for a busy lock, with its holder if known.
+/// Returns the failure for a busy lock, with its holder if known.
 async fn busy(client: &Client, target: &Target<'_>, lock: &str, holder: Option<HolderId>) -> Failure {
     let options = target.options;
     let who = match holder {
@@ -248,7 +248,7 @@ async fn busy(client: &Client, target: &Target<'_>, lock: &str, holder: Option<H
     Failure::new(Exit::Busy, text).of_lock(lock).with_code(options.busy_exit).quiet(options.quiet)
 }
 
-/// The first of several locks that is held, with its holder.
+/// Describes the first held lock of several, with its holder.
 pub(super) async fn first_held(client: &Client, target: &Target<'_>) -> Option<String> {
     for name in &target.names {
         if let Some(hold) = look(client, name).await.ok().flatten().and_then(|seen| seen.holds.into_iter().next()) {
@@ -259,7 +259,7 @@ pub(super) async fn first_held(client: &Client, target: &Target<'_>) -> Option<S
     None
 }
 
-/// The id of a holder, with its process, the age of its hold and its note if they are known.
+/// Describes a holder: its id, and if known its process, the age of its hold and its note.
 pub(super) async fn with_process(client: &Client, id: &str) -> String {
     let Some(person) = ask(client, id).await else {
         return if is_of_a_client(id) { format!("{id} (a JVM, or a program without a record)") } else { id.to_owned() };
@@ -281,12 +281,12 @@ impl Held {
         }
     }
 
-    /// The ids of the hold, separated by spaces: several for several locks.
+    /// Returns the ids of the holds, separated by spaces.
     pub(super) fn ids(&self) -> String {
         self.holders().into_iter().map(HolderId::into_string).collect::<Vec<_>>().join(" ")
     }
 
-    /// The fencing token of the grant, if the kind of the lock has tokens.
+    /// Returns the fencing token of the grant, if the kind of the lock has tokens.
     pub(super) fn fencing_token(&self) -> Option<FencingToken> {
         match self {
             Self::Lock(guard) => guard.fencing_token(),
@@ -295,12 +295,12 @@ impl Held {
         }
     }
 
-    /// A token that reports the end of the hold.
+    /// Returns a token that reports the end of the hold.
     pub(super) fn token(&self) -> HoldToken {
         each!(self, guard => guard.cancellation_token())
     }
 
-    /// The variables of the command. This removes the variables of an enclosing run that belong to another lock.
+    /// Returns the command's variables. Unsets variables of an enclosing run for another lock.
     pub(super) fn environment(&self, target: &Target<'_>) -> Vec<(&'static str, Option<OsString>)> {
         let token = self.fencing_token();
         let (around, all) = nested::variable(&self.holders());
@@ -313,7 +313,7 @@ impl Held {
         ]
     }
 
-    /// Marks the job of `--once` as done, if the end of its command counts as a run.
+    /// Marks the job of `--once` as done, if the command's end counts as a run.
     pub(super) fn mark_done(&self, ended: Ended, retry_failed: bool) {
         if let Self::Job(guard, once) = self
             && once::is_done(ended, retry_failed)
@@ -327,7 +327,7 @@ impl Held {
         each!(self, guard => guard.lost().await)
     }
 
-    /// The time until the lease ends without another renewal.
+    /// Returns the time until the lease ends without another renewal.
     pub(super) fn remaining(&self) -> Duration {
         each!(self, guard => guard.remaining())
     }
@@ -338,7 +338,7 @@ impl Held {
 
     /// Releases the lock.
     pub(super) async fn release(self) -> Released {
-        // Without its mark on the server, another host would run a job again.
+        // Without the mark on the server, another host would run the job again.
         let limit = match &self {
             Self::Job(guard, _) => guard.remaining().max(RELEASE),
             _ => RELEASE,
@@ -351,7 +351,7 @@ impl Held {
                 Released::Lost { error, on_server }
             }
             Ok(Err(error)) => Released::NotConfirmed(error.to_string()),
-            Err(_) => Released::NotConfirmed("the server did not answer in time".to_owned()),
+            Err(_) => Released::NotConfirmed("the server did not reply in time".to_owned()),
         }
     }
 }

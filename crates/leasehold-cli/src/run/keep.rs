@@ -1,4 +1,4 @@
-//! `leasehold hold` and `leasehold release`: a lock without a command.
+//! `leasehold hold` and `leasehold release`: hold a lock without a command.
 
 use super::target::Target;
 use super::times::Times;
@@ -31,12 +31,12 @@ pub(crate) async fn hold(options: &HoldOptions, server: &ServerOptions) -> Resul
         Err(signal) => return Ok(Ending::by(signal)),
     };
     let result = keep(&client, &options, times, &mut signals, server.json).await;
-    // A signal ends the wait for a silent server. The lock is then free when its lease ends.
+    // A signal ends the wait for a silent server. The lock is then free at the end of its lease.
     let _ = signals.unless_ended(client.shutdown(FAREWELL)).await;
     result
 }
 
-/// The end of a hold.
+/// How a hold ended.
 enum End {
     Signal,
     Lost(Lost),
@@ -82,7 +82,7 @@ async fn keep(
     Err(Failure::new(Exit::Lost, text).of_lock(name))
 }
 
-/// Closes stdout, so that `$(leasehold hold NAME &)` ends. If that is impossible, the caller has to read one line.
+/// Closes stdout, to complete `$(leasehold hold NAME &)`. After a failure, the caller must read exactly one line.
 fn close_stdout() {
     if let Ok(null) = OpenOptions::new().write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdout(null);
@@ -114,7 +114,7 @@ async fn ended(signals: &mut Signals) {
 ///
 /// # Errors
 ///
-/// No id was given, or another process holds the lock.
+/// The holder option is missing, or another process holds the lock.
 pub(crate) async fn release(options: &ReleaseOptions, server: &ServerOptions) -> Result<u8, Failure> {
     let Some(holder) = options.holder.clone() else {
         let text = format!(
@@ -132,7 +132,7 @@ pub(crate) async fn release(options: &ReleaseOptions, server: &ServerOptions) ->
 
 async fn release_of(client: &Client, name: &str, holder: String, json: bool) -> Result<u8, Failure> {
     if look(client, name).await?.is_none() {
-        let text = format!("no such holder of the lock {name:?}: the lock is free, so the hold had ended before");
+        let text = format!("no such holder of the lock {name:?}: the lock is free, because the hold has already ended");
         return Err(Failure::new(Exit::Conflict, text).of_lock(name));
     }
     let options = UnlockOptions { holder: Some(holder), yes: true, ..UnlockOptions::default() };

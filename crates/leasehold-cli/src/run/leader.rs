@@ -1,7 +1,8 @@
-//! `leasehold leader`: a command that runs while this process leads.
+//! `leasehold leader`: runs a command while this process leads.
 //!
-//! The leader holds the fenced lock of the name, as the leader of the library does. The library drops the leader's work at a loss; a command needs
-//! SIGTERM and a grace instead. So this file has its own campaign, and supervises as `run` does. `leader/health.rs` answers health checks.
+//! The leader holds the fenced lock of the name, like a leader in the library. After a loss, the library drops the
+//! leader's future, but a command needs SIGTERM and time to exit. So this file runs its own campaign, and supervises
+//! the command as `run` does. `leader/health.rs` serves health checks.
 
 mod health;
 
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-/// Campaigns, and runs the command while this process leads, until the command ends.
+/// Campaigns, and runs the command during each term, until the command ends.
 ///
 /// # Errors
 ///
@@ -48,7 +49,7 @@ pub(crate) async fn lead(options: &LeaderOptions, server: &ServerOptions) -> Res
     let result = campaign(options, &as_run, server, &runner, &mut signals, record, &health).await;
     ended.send_replace(true);
     if let Some(answers) = answers {
-        // A panic of the task was printed.
+        // The panic hook has printed the panic.
         let _ = answers.await;
     }
     result
@@ -58,7 +59,7 @@ async fn listen(address: SocketAddr, json: bool) -> Result<TcpListener, Failure>
     let refused =
         |error| Failure::new(Exit::Usage, format!("cannot listen on {address}: {error}; set another --health"));
     let listener = TcpListener::bind(address).await.map_err(refused)?;
-    // The system chooses a port for port 0.
+    // Port 0 selects a free port.
     if address.port() == 0 {
         let address = listener.local_addr().map_err(refused)?;
         output::note(&format!("health checks on http://{address}/"), json);
@@ -112,14 +113,14 @@ async fn campaign(
     result
 }
 
-/// The end of a term.
+/// How a term ended.
 enum Term {
-    /// The leadership was lost, and the command was stopped.
+    /// The leadership was lost, and `leasehold` stopped the command.
     Lost(Failure),
     Over(Result<Ending, Failure>),
 }
 
-/// Campaigns until this process leads, and runs the command until it ends or the leadership is lost.
+/// Campaigns until this process leads. Then runs the command until the command or the leadership ends.
 async fn term(
     client: &Client,
     options: &RunOptions,
@@ -140,7 +141,7 @@ async fn term(
     let held = match signals.unless_ended(campaigning).await {
         Ok(Ok(held)) => held,
         Ok(Err(failure)) => return Term::Over(Err(failure)),
-        // The drop of the future rolls back a pending acquire.
+        // Dropping the future rolls back a pending acquire.
         Err(signal) => return Term::Over(Ok(Ending::by(signal))),
     };
     record.granted(&held);
@@ -171,7 +172,7 @@ async fn term(
             drop(held);
             let failure = stopped(name, &why, ended, in_reach);
             match why {
-                // A second command beside this one would be worse than no candidate.
+                // The old command still runs. Do not campaign, because a second command would run beside it.
                 _ if !in_reach => Term::Over(Err(failure)),
                 _ if is_asked_to_end => Term::Over(Ok(ended.passed_on(false))),
                 Why::Lost(_) | Why::NotRenewed | Why::MaxHold(_) => Term::Lost(failure),

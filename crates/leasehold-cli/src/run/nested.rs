@@ -1,7 +1,7 @@
 //! Warns about a nested `run` that waits for the lock of an enclosing `run`.
 //!
-//! A variable of the command lists the holders of all enclosing `run`s. Holder ids are unique across servers and prefixes,
-//! so the variable needs no lock names, which may contain any characters.
+//! An environment variable of the command lists the holders of all enclosing `run`s. Holder ids are unique across
+//! servers and prefixes, so the variable needs no lock names.
 
 use super::target::Target;
 use crate::look::{is_of_a_client, look};
@@ -10,16 +10,16 @@ use leasehold::{Client, HolderId};
 use std::convert::Infallible;
 use std::time::Duration;
 
-/// The variable with the holders, outermost first, separated by spaces.
+/// The variable with the holder ids, outermost first, separated by spaces.
 const VARIABLE: &str = "LEASEHOLD_HOLDERS";
 
-/// Maximum number of holders in the variable. The innermost holders stay.
+/// Maximum number of holders in the variable, which keeps the innermost.
 const MOST: usize = 64;
 
-/// A free lock is granted before this delay.
+/// Delay of the warning. The server grants a free lock sooner.
 const GRANTED: Duration = Duration::from_millis(100);
 
-/// The variable for the command: the enclosing holders and the new holders.
+/// Returns the command's variable: the enclosing holders and the new holders.
 pub(super) fn variable(holders: &[HolderId]) -> (&'static str, String) {
     (VARIABLE, handed_down(around(), holders))
 }
@@ -30,19 +30,18 @@ fn handed_down(mut around: Vec<HolderId>, holders: &[HolderId]) -> String {
     around[outermost..].iter().map(HolderId::as_str).collect::<Vec<_>>().join(" ")
 }
 
-/// The holders of the enclosing runs.
+/// Returns the holders of the enclosing runs.
 pub(crate) fn around() -> Vec<HolderId> {
-    // Other entries may have any encoding.
+    // Other words may have any encoding.
     read(&std::env::var_os(VARIABLE).unwrap_or_default().to_string_lossy())
 }
 
-/// Parses the variable. Ignores invalid words, because any program may have set it.
+/// Parses the variable. Ignores invalid words, because any program may set the variable.
 fn read(text: &str) -> Vec<HolderId> {
     text.split_ascii_whitespace().filter(|word| is_of_a_client(word)).map(HolderId::from).collect()
 }
 
-/// Warns once of a wait for a hold of an enclosing run, and never completes. Otherwise such a wait would be silent and
-/// endless.
+/// Warns once of an endless wait for a hold of an enclosing run. Never completes.
 pub(super) async fn warn(client: &Client, target: &Target<'_>, json: bool) -> Infallible {
     let around = around();
     if !around.is_empty() && !target.options.try_once {
@@ -65,13 +64,14 @@ pub(super) async fn warn(client: &Client, target: &Target<'_>, json: bool) -> In
     std::future::pending().await
 }
 
-/// The enclosing holder of the lock.
+/// Returns the enclosing holder of the lock.
 async fn holder_of_lock(client: &Client, name: &str, around: &[HolderId]) -> Option<HolderId> {
     let seen = look(client, name).await.ok().flatten()?;
     seen.holds.into_iter().map(|hold| hold.holder.id).find(|id| around.contains(id))
 }
 
-/// The innermost enclosing holder, if enclosing holders hold all permits. Other holders would release theirs.
+/// Returns the innermost enclosing holder, if enclosing runs hold all permits. Any other holder would release its
+/// permit.
 async fn holder_of_all_permits(client: &Client, name: &str, around: &[HolderId]) -> Option<HolderId> {
     let counts = client.semaphore(name).inspect().await.ok().flatten()?;
     let holder_of = |permit| around.iter().rposition(|holder| holder.has_permit(permit));

@@ -1,4 +1,4 @@
-//! `run --once`: the period, and the outcome of a job that is already done.
+//! `run --once`: the period of a job, and the outcome of a completed job.
 
 use super::child::Ended;
 use super::target::{Job, Target};
@@ -16,10 +16,10 @@ use std::time::Duration;
 /// The exit codes of a command that cannot be executed, or was not found.
 const NOT_EXECUTED: [u8; 2] = [126, 127];
 
-/// The interval at which a waiting host checks whether the job is done.
+/// Interval at which a waiting host checks whether the job is done.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The period in which this process starts, by its clock or by `--at`. `None` without `--once`.
+/// Returns the period of this start, by the clock or by `--at`. `None` without `--once`.
 ///
 /// # Errors
 ///
@@ -50,7 +50,7 @@ pub(super) fn period(options: &RunOptions) -> Result<Option<Period>, Failure> {
             let (every, now) = (show(*every), moment::now());
             let advice = match at {
                 None => "set --at to the time of the schedule, such as --at 02:00".to_owned(),
-                // This is no start by the schedule.
+                // A user started the job by hand.
                 _ => format!("for a start by hand set --at to a date and time, such as --at {now}"),
             };
             let text = format!(
@@ -67,7 +67,7 @@ fn usage(options: &RunOptions, text: &str) -> Failure {
     Failure::new(Exit::Usage, text).of_lock(&options.name)
 }
 
-/// The period for messages and for the command: the key, or the time of the schedule.
+/// Returns the period for messages and for the command: the key, or the scheduled time.
 pub(super) fn shown(options: &RunOptions, period: &Period) -> String {
     match (&options.once, period.name().parse()) {
         (Some(Every::Time(_)), Ok(millis)) => moment::of_schedule(millis),
@@ -75,7 +75,7 @@ pub(super) fn shown(options: &RunOptions, period: &Period) -> String {
     }
 }
 
-/// Returns whether a command that ended so counts as run in the period.
+/// Returns whether this end of the command closes the period.
 pub(super) fn is_done(ended: Ended, retry_failed: bool) -> bool {
     match ended {
         Ended::Exited(0) => true,
@@ -84,7 +84,7 @@ pub(super) fn is_done(ended: Ended, retry_failed: bool) -> bool {
     }
 }
 
-/// Completes when another host has done the job. The server does not wake waiters then, because the lock stays busy.
+/// Completes when another host has done the job. The lock then stays busy, so the server does not wake waiters.
 pub(super) async fn finds_done(client: &Client, target: &Target<'_>) -> Failure {
     let Some(job) = &target.job else { return std::future::pending().await };
     loop {
@@ -98,11 +98,11 @@ pub(super) async fn finds_done(client: &Client, target: &Target<'_>) -> Failure 
     }
 }
 
-/// The outcome of a job that another process has done in this period: who and when.
+/// Describes the process that has done the job in this period, and when.
 pub(super) async fn done(client: &Client, target: &Target<'_>, job: &Job, holder: &Holder) -> Failure {
     let (options, lock) = (target.options, &target.shown);
     let person = ask(client, holder.id.as_str()).await;
-    // The rest of the time for which the server remembers the job gives its age. All hosts usually have the same time.
+    // The remaining time to live of the job's mark yields its age. All hosts usually set an equal time to live.
     let ago = holder.remaining.and_then(|left| job.keep.checked_sub(left));
     let ago = ago.or_else(|| person.as_ref().map(|person| person.record.written_ago));
     let who = person.map_or_else(|| holder.id.to_string(), |person| process_as_text(&person.record));

@@ -1,4 +1,4 @@
-//! Reaps the children of this process: the command, and orphans of the command.
+//! Reaps the children of this process: the command and its orphans.
 
 use super::child::{Change, Ended, change};
 use rustix::io::Errno;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use tokio::sync::mpsc;
 
-/// The thread that reaps. It lives as long as this process, because an orphan of one command may outlive several commands.
+/// The reaping thread. It never ends, because an orphan may outlive several commands.
 #[derive(Default)]
 pub(super) struct Reaper {
     shared: Arc<Shared>,
@@ -26,26 +26,26 @@ struct Watched {
     runs: bool,
     /// The number of commands so far.
     commands: u64,
-    /// `None` after its end: another process may get its pid.
+    /// `None` after the command's end, because the kernel may reuse the pid.
     command: Option<Pid>,
     told: Option<mpsc::UnboundedSender<Change>>,
 }
 
-/// A pause of the reaper, during which a command may start.
+/// A pause of the reaper, in which a command can start.
 pub(super) struct Paused<'a> {
     reaper: &'a Reaper,
     watched: MutexGuard<'a, Watched>,
 }
 
 impl Reaper {
-    /// Delays the reports of the reaper until the result is dropped.
+    /// Delays the reaper's reports until the result is dropped.
     pub(super) fn pause(&self) -> Paused<'_> {
         Paused { reaper: self, watched: self.shared.watched() }
     }
 }
 
 impl Paused<'_> {
-    /// Reports the changes of this command from now on.
+    /// Starts reporting the changes of this command.
     ///
     /// # Errors
     ///
@@ -80,7 +80,7 @@ impl Shared {
                 Ok(None) | Err(Errno::INTR) => {}
                 // A command started after the call.
                 Err(_) if watched.commands != before => {}
-                // No child is left. The command's end was reported, unless other code in this process has reaped it.
+                // No child remains. The end of the command was reported, unless other code reaped the command.
                 Err(_) => {
                     if watched.command.is_some() {
                         watched.tell(Change::Ended(Ended::Killed(Signal::KILL.as_raw())));
@@ -97,7 +97,7 @@ impl Watched {
     fn saw(&mut self, pid: Pid, change: Option<Change>) {
         match change {
             Some(change) if self.command == Some(pid) => self.tell(change),
-            // The group of the command may be empty now.
+            // The command's group may be empty now.
             Some(Change::Ended(_)) => self.tell(Change::Orphan),
             _ => {}
         }
@@ -107,7 +107,7 @@ impl Watched {
         if matches!(change, Change::Ended(_)) {
             self.command = None;
         }
-        // Without a receiver nobody needs the change.
+        // The receiver may be gone.
         let _ = self.told.as_ref().map(|told| told.send(change));
     }
 }

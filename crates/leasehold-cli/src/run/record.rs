@@ -1,4 +1,4 @@
-//! The records of `run` and `leader`: a line of a report, and metrics in a text file.
+//! The records of `run` and `leader`: a report line, and metrics in a text file.
 
 mod textfile;
 
@@ -37,7 +37,7 @@ struct Grant {
     held: Option<Duration>,
 }
 
-/// The outcome for the lock.
+/// What happened to the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Kept,
@@ -46,11 +46,11 @@ pub(super) enum Fate {
 }
 
 impl<'a> Record<'a> {
-    /// Begins the record. The wait for server and lock starts now.
+    /// Begins the record with the start of the wait for server and lock.
     ///
     /// # Errors
     ///
-    /// A file cannot be written. A job should not run without its report.
+    /// A file cannot be written. A job must not run without its report.
     pub(super) fn begin(options: &'a RecordOptions, name: &'a str, json: bool) -> Result<Self, Failure> {
         if let Some(path) = &options.report {
             OpenOptions::new().append(true).create(true).open(path).map_err(|error| unwritten(path, &error))?;
@@ -84,7 +84,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Writes the record of the run that ended so. A failed write is a warning, because the run is over.
+    /// Writes the record at the end of the run. A failed write is only a warning, because the run is over.
     pub(super) fn end(mut self, result: &Result<Ending, Failure>) {
         if self.grant.as_ref().is_some_and(|grant| grant.held.is_none()) {
             self.hold_ended(self.fate);
@@ -108,7 +108,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The result in one word.
+    /// Returns the result in one word.
     fn outcome(&self, result: &Result<Ending, Failure>) -> &'static str {
         match (self.fate, result) {
             (Fate::Lost, _) => "lost",
@@ -144,7 +144,7 @@ impl<'a> Record<'a> {
             "outcome": outcome,
             "exit_code": code,
         });
-        // One write of one line, so that several processes can share the file.
+        // Write the line with one call, because several processes may share the file.
         OpenOptions::new().append(true).create(true).open(path)?.write_all(format!("{line}\n").as_bytes())
     }
 

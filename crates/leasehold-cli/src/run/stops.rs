@@ -9,8 +9,7 @@ use rustix::process::{Signal, kill_current_process_group};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Maximum number of resumes within [`PAUSE`]. Immediate resumes of a command that stops again each time would keep a
-/// processor busy.
+/// Maximum number of resumes within [`PAUSE`]. More resumes of a command that always stops again would waste CPU time.
 const MOST: u32 = 8;
 
 /// The time until the next check of a command that stays stopped.
@@ -24,7 +23,7 @@ pub(super) struct Stops<'a> {
     since: Instant,
     wakes: u32,
     told: bool,
-    /// A command that stays stopped: the time of the next check, and whether it needs the terminal.
+    /// For a command that stays stopped: the time of the next check, and whether the command needs the terminal.
     left: Option<(Instant, bool)>,
 }
 
@@ -33,15 +32,15 @@ impl<'a> Stops<'a> {
         Self { terminal, name, json, since: Instant::now(), wakes: 0, told: false, left: None }
     }
 
-    /// Handles a stop of the command by a signal. If the command wants the terminal, it may get the terminal. Otherwise
-    /// this process stops too, so that its shell sees a stopped job. A stop without relation to the terminal only
-    /// affects the command.
+    /// Handles a stop of the command by a signal. A command that needs the terminal moves to the foreground if
+    /// possible. Otherwise this process stops too, to show its shell a stopped job. Any other stop only affects the
+    /// command.
     pub(super) fn stopped(&mut self, child: &Child, held: &Held, signal: i32) {
         let is_by = |stop: Signal| signal == stop.as_raw();
         if is_by(Signal::TTIN) || is_by(Signal::TTOU) {
             if !self.terminal.lend(child.group()) && is_a_job() {
-                // This process has no handler for SIGTTIN: it stops here, with the rest of its pipeline. An enclosing
-                // `run` sees that this group wants the terminal.
+                // This process does not handle SIGTTIN, so it stops here with its pipeline. An enclosing `run` sees
+                // that this group needs the terminal.
                 let _ = kill_current_process_group(Signal::TTIN);
             }
             if held.is_held() {
@@ -53,8 +52,8 @@ impl<'a> Stops<'a> {
         }
     }
 
-    /// Stops the command and this process until a shell resumes it. The lock is not renewed during the stop. If it is
-    /// lost afterwards, this does not resume the command: the next event is the loss.
+    /// Stops the command and this process until a shell resumes this process. A stopped process does not renew the
+    /// lock. After a loss, the command stays stopped: the next event is the loss.
     pub(super) fn pause(&mut self, child: &Child, held: &Held) {
         child.signal(Signal::TSTP);
         self.terminal.take_back(child.group());
@@ -84,7 +83,7 @@ impl<'a> Stops<'a> {
         }
     }
 
-    /// Resumes the command, unless it lacks the terminal or was resumed too often.
+    /// Resumes the command, unless it needs the terminal or was resumed too often.
     fn wake(&mut self, child: &Child, needs_terminal: bool) {
         if self.since.elapsed() >= PAUSE {
             (self.since, self.wakes) = (Instant::now(), 0);
@@ -97,7 +96,7 @@ impl<'a> Stops<'a> {
         self.left = Some((Instant::now() + PAUSE, needs_terminal));
         if !std::mem::replace(&mut self.told, true) {
             let why = if needs_terminal {
-                "it needs the terminal, which another program has; it continues when the terminal is free"
+                "it needs the terminal, which another program uses; it continues when the terminal is free"
             } else {
                 "it stopped again after each resume; retrying once a second"
             };

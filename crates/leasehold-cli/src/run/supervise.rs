@@ -16,24 +16,24 @@ use tokio::time::{Instant, sleep, sleep_until};
 /// Interval between two checks of a stopping process group.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The time for a process to end after SIGKILL, and for its parent to reap it.
+/// The time after SIGKILL in which a process ends and its parent reaps it.
 const KILLED: Duration = Duration::from_millis(500);
 
 /// The longest time between SIGKILL and the end of a lease.
 const SPARE: Duration = Duration::from_millis(500);
 
-/// The end of the command.
+/// How the command ended.
 pub(super) enum End {
-    /// The command ended, without help or by a forwarded signal.
+    /// The command ended by itself, or by a forwarded signal.
     Done {
         ended: Ended,
         held_to_the_end: bool,
-        /// A key of the terminal ended the command, and only its group received the signal.
+        /// A terminal key such as Ctrl-C killed the command, and only its group received the signal.
         by_key: bool,
     },
     /// `leasehold` stopped the command.
     Stopped { why: Why, ended: Ended, in_reach: bool },
-    /// The command was not started.
+    /// The command did not start.
     NotStarted(io::Error),
 }
 
@@ -43,7 +43,7 @@ pub(super) enum Why {
     Lost(Lost),
     /// Renewals fail, and the lease ends soon.
     NotRenewed,
-    /// The time of `--max-hold` is over.
+    /// `--max-hold` has elapsed.
     MaxHold(Duration),
 }
 
@@ -57,13 +57,13 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// The time between SIGTERM and the end of the lease if renewals fail. A lease is renewed after a third of it, so
-    /// more than a third would leave no time for a second renewal.
+    /// Returns the time between SIGTERM and the end of the lease if renewals fail. More than a third of the lease would
+    /// leave no time for a second renewal.
     fn notice(self) -> Duration {
         self.grace.saturating_add(self.spare()).min(self.lease / 3)
     }
 
-    /// The time between SIGKILL and the end of the lease.
+    /// Returns the time between SIGKILL and the end of the lease.
     fn spare(self) -> Duration {
         (self.lease / 30).min(SPARE)
     }
@@ -125,14 +125,15 @@ impl Supervised<'_> {
         end
     }
 
-    /// Returns whether a key of the terminal ended the command: it was in the foreground, and this process did not get the signal.
+    /// Returns whether a terminal key killed the command. The command was in the foreground, and this process did not
+    /// receive the signal.
     fn is_by_key(&self, ended: Ended) -> bool {
         let is_in_front = self.terminal.front() == Some(self.child.group());
         let keys = [Signal::INT, Signal::QUIT].into_iter().filter(|key| !self.passed.contains(key));
         is_in_front && keys.map(Signal::as_raw).any(|key| ended == Ended::Killed(key))
     }
 
-    /// Forwards a signal to the command, and prints a line if it does not arrive.
+    /// Forwards a signal to the command, and reports a signal that cannot be delivered.
     fn pass_on(&mut self, signal: Signal) {
         self.passed.push(signal);
         if self.child.signal(signal) == Reached::Forbidden {
@@ -145,8 +146,8 @@ impl Supervised<'_> {
         }
     }
 
-    /// Ends the command and its group: SIGTERM, then SIGKILL after the grace or before the lease ends. SIGCONT resumes
-    /// a stopped process, so that it can end.
+    /// Ends the command and its group: SIGTERM, then SIGKILL after the grace or before the lease ends. SIGCONT lets a
+    /// stopped process handle SIGTERM.
     async fn stop(&mut self, why: Why) -> End {
         self.is_stopping.store(true, Ordering::Release);
         // After a pause of this process, the command and the lease may both have ended.
@@ -155,8 +156,8 @@ impl Supervised<'_> {
                 return End::Done { ended, held_to_the_end: self.held.is_held(), by_key: self.is_by_key(ended) };
             }
         }
-        // The lease has ended, so there is no grace. This only happens after a pause of this process. A command that was
-        // paused too must not run again, even for SIGTERM.
+        // The lease ended during a pause of this process, so send SIGKILL at once. If the command was paused too, it
+        // must not run again, even for SIGTERM.
         if matches!(&why, Why::Lost(lost) if matches!(lost.reason(), LossReason::NotRenewed)) {
             let (ended, in_reach) = self.kill(None).await;
             return End::Stopped { why, ended, in_reach };
@@ -190,7 +191,7 @@ impl Supervised<'_> {
     }
 
     /// Sends SIGKILL to the rest of the group, and waits for its end. Returns how the command ended, and whether the
-    /// whole group ended.
+    /// group is empty.
     async fn kill(&mut self, mut ended: Option<Ended>) -> (Ended, bool) {
         let mut in_reach = true;
         if ended.is_none() || self.child.left() != Reached::Nobody {
@@ -203,7 +204,7 @@ impl Supervised<'_> {
                 in_reach = false;
                 self.tell_of_a_survivor(left);
             }
-            // A group that cannot be ended keeps a held lock, but not a lost lock.
+            // Keep a held lock until the group ends. A lost lock needs no wait.
             if let Some(how) = ended.filter(|_| left == Reached::Nobody || !in_reach && !self.held.is_held()) {
                 return (how, in_reach);
             }
@@ -218,7 +219,7 @@ impl Supervised<'_> {
         }
     }
 
-    /// Prints that the command keeps running although it should end.
+    /// Reports a command that cannot be stopped.
     fn tell_of_a_survivor(&self, left: Reached) {
         let why = match left {
             Reached::Forbidden => "it runs as another user",

@@ -11,17 +11,17 @@ pub(super) struct Target<'a> {
     pub(super) options: &'a RunOptions,
     /// The names of the locks, without the prefix.
     pub(super) names: Vec<String>,
-    /// The names in messages, joined by ` + `.
+    /// The names for messages, joined by ` + `.
     pub(super) shown: String,
     pub(super) job: Option<Job>,
-    /// The failure of the last attempt to acquire, after which the wait continues.
+    /// The temporary failure of the last attempt to acquire.
     pub(super) trouble: RefCell<Option<String>>,
 }
 
 /// The job of `--once`.
 pub(super) struct Job {
     pub(super) once: Once,
-    /// The key of the period, or the time of its schedule.
+    /// The key of the period, or its scheduled time.
     pub(super) period: String,
     /// The time for which the server remembers that the job is done.
     pub(super) keep: std::time::Duration,
@@ -41,7 +41,7 @@ impl<'a> Target<'a> {
         Self { options, names, shown, job, trouble: RefCell::default() }
     }
 
-    /// The name for the command: that of the job, or of the locks.
+    /// Returns the name for the command: the job or the locks.
     pub(super) fn own_name(&self) -> &str {
         if self.job.is_some() { &self.options.name } else { &self.shown }
     }

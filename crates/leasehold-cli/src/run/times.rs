@@ -1,4 +1,4 @@
-//! The time limits of `run` for the server and the lock, both from the start of the command.
+//! The time limits of `run` for server and lock, both measured from the start.
 
 use crate::args::RunOptions;
 use crate::failure::{Exit, Failure};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// The time limit of `--try` to connect.
 const TRY_HAS: Duration = Duration::from_secs(3);
 
-/// The minimum time to connect, even for a shorter `--wait`. A single attempt to acquire follows.
+/// The minimum time to connect, even for a shorter `--wait`. Then `run` tries the lock once.
 const LEAST: Duration = Duration::from_secs(1);
 
 /// The minimum time for a reply after a slow connect.
@@ -29,7 +29,7 @@ enum Wait {
 }
 
 impl Times {
-    /// The time limits of the options. The clock starts now.
+    /// Creates the time limits from the options, and starts the clock.
     pub(super) fn of(options: &RunOptions) -> Self {
         let wait = match options.wait {
             _ if options.try_once => Wait::Try,
@@ -39,12 +39,12 @@ impl Times {
         Self { begun: Instant::now(), wait }
     }
 
-    /// Whether to wait for an unreachable server or a busy lock.
+    /// Returns whether to wait for an unreachable server or a busy lock.
     pub(super) const fn waits(self) -> bool {
         !matches!(self.wait, Wait::Try)
     }
 
-    /// The option that sets the limit.
+    /// Returns the option that sets the limit.
     pub(super) const fn option(self) -> &'static str {
         if self.waits() { "--wait" } else { "--try" }
     }
@@ -54,7 +54,7 @@ impl Times {
         self.waits() && self.for_lock() > pause
     }
 
-    /// The time limit of the wait for the server; `None` for no limit.
+    /// Returns the time limit of the wait for the server. `None` for no limit.
     pub(super) fn for_server(self) -> Option<Duration> {
         match self.wait {
             Wait::Try => Some(TRY_HAS),
@@ -63,7 +63,7 @@ impl Times {
         }
     }
 
-    /// The remaining time to wait for the lock.
+    /// Returns the remaining time to wait for the lock.
     pub(super) fn for_lock(self) -> Duration {
         match self.wait {
             Wait::Try => Duration::ZERO,
@@ -84,7 +84,7 @@ impl Times {
     ) -> Result<T, Failure> {
         let Some(limit) = self.for_server() else { return work.await };
         let left = limit.saturating_sub(self.begun.elapsed()).max(LEAST_FOR_AN_ANSWER);
-        // A command timeout at the same moment would have a less useful message.
+        // Prefer this message to that of a simultaneous command timeout.
         tokio::select! {
             biased;
             () = tokio::time::sleep(left) => {

@@ -11,13 +11,13 @@ use leasehold::Client;
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
-/// The delay of the message about a wait. A shorter wait is not worth a line in the mail of a cron job.
+/// Delay of the message about a wait. A cron job must not send mail about a shorter wait.
 const LONG: Duration = Duration::from_secs(10);
 
-/// The same with `--verbose`. A free lock is granted before this delay.
+/// Delay of the message with `--verbose`. The server grants a free lock sooner.
 const SOON: Duration = Duration::from_millis(200);
 
-/// After a long wait for the server, prints once why it does not answer.
+/// Prints once, after a long wait for the server, why the server does not reply.
 pub(super) struct ForServer<'a> {
     options: &'a RunOptions,
     json: bool,
@@ -46,7 +46,7 @@ impl<'a> ForServer<'a> {
     }
 }
 
-/// After a long wait, or soon with `--verbose`, prints once what `run` waits for. Never completes.
+/// Prints once what `run` waits for, after a long wait or with `--verbose` after a short wait. Never completes.
 pub(super) async fn tell(client: &Client, target: &Target<'_>, json: bool) -> Infallible {
     let options = target.options;
     if !options.quiet && !options.try_once {
@@ -58,7 +58,7 @@ pub(super) async fn tell(client: &Client, target: &Target<'_>, json: bool) -> In
                     Some(hold) => format!(", held by {}", with_process(client, hold.holder.id.as_str()).await),
                     None => trouble(target),
                 },
-                // The lock was free at this moment, and another waiter may get it.
+                // The lock was just free, and the server may grant it to another waiter.
                 Ok(None) => trouble(target),
                 Err(failure) => format!("; {failure}"),
             },
@@ -69,12 +69,12 @@ pub(super) async fn tell(client: &Client, target: &Target<'_>, json: bool) -> In
     std::future::pending().await
 }
 
-/// Why the last attempt to acquire a free lock failed.
+/// Describes why the last attempt to acquire a free lock failed.
 fn trouble(target: &Target<'_>) -> String {
     target.trouble.borrow().as_ref().map(|why| format!("; {why}")).unwrap_or_default()
 }
 
-/// With `--verbose`, prints how long the wait took.
+/// Prints the duration of the wait, with `--verbose`.
 pub(super) fn over(target: &Target<'_>, begun: Instant, json: bool) {
     if target.options.verbose {
         let name = &target.shown;

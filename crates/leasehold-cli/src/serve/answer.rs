@@ -8,12 +8,12 @@ use axum::response::Response;
 
 pub(super) const HTML: &str = "text/html; charset=utf-8";
 
-/// A response with a page of one sentence.
+/// Returns a page with one sentence.
 pub(super) fn sentence(status: StatusCode, text: &str) -> Response {
     answer(status, HTML, page::of_sentence(text, text, None))
 }
 
-/// A response.
+/// Returns a response.
 pub(super) fn answer(status: StatusCode, kind: &'static str, body: impl Into<Body>) -> Response {
     let mut response = AnyResponse::new(body.into());
     *response.status_mut() = status;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, Semaphore, watch};
 
-/// Maximum number of browsers with live changes.
+/// Maximum number of browsers with live updates.
 pub(super) const MOST_LISTENERS: usize = 64;
 
 /// The shared state of all requests.
@@ -23,7 +23,7 @@ pub(super) struct App {
     pub(super) client: Client,
     /// The pattern and the URL of the server without secrets.
     pub(super) place: String,
-    /// The pattern alone.
+    /// The pattern of lock names.
     pub(super) pattern: String,
     /// The prefix of every lock name.
     pub(super) prefix: String,

@@ -7,19 +7,19 @@ use crate::overview::row::Process;
 use crate::shown::shown;
 use serde_json::{Value, json};
 
-/// A cell that has no value.
+/// The text of an empty cell.
 pub(super) const NOTHING: &str = "–";
 
 /// The content of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     Text,
-    /// A text that is cut if the column is too narrow.
+    /// A text that a narrow column truncates.
     Long,
     Number,
     /// A link to another view.
     Link,
-    /// A moment, which the browser shows in its own time zone.
+    /// A time, which the browser shows in its own time zone.
     Time,
     /// A command to copy.
     Command,
@@ -41,12 +41,12 @@ impl Content {
     }
 }
 
-/// The head of a column.
+/// A column heading.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
     pub(super) title: &'static str,
     pub(super) content: Content,
-    /// The column of `top` that sorts it.
+    /// The column of `top` that this heading sorts by.
     pub(super) sort: Option<Column>,
 }
 
@@ -54,7 +54,7 @@ const fn head(title: &'static str, content: Content, sort: Option<Column>) -> He
     Head { title, content, sort }
 }
 
-/// The columns that several tables have.
+/// The columns of more than one table.
 const HOST: Head = head("Host", Content::Long, None);
 const PID: Head = head("PID", Content::Number, None);
 const SINCE: Head = head("Since", Content::Time, None);
@@ -82,7 +82,7 @@ pub(super) const LOCKS: [Head; 13] = [
     head("Problem", Content::Note, Some(Column::Problems)),
 ];
 
-/// The columns of the other tables.
+/// The columns of the tables for holders, queues, waits and past holds.
 pub(super) const FACTS: [Head; 2] = [head("Field", Content::Text, None), head("Value", Content::Text, None)];
 pub(super) const HOLDERS: [Head; 8] =
     [HOLDER, HOST, PID, SINCE, HELD_FOR, head("Lease left", Content::Number, None), FREE, NOTE];
@@ -105,7 +105,7 @@ pub(super) const WAITS: [Head; 6] = [
     NOTE,
 ];
 
-/// A cell: its text, and the target of a link, the moment or the command.
+/// A cell: its text, and its link target, time or command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cell {
     pub(super) text: String,
@@ -113,7 +113,7 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// A text that is safe to show.
+    /// Escapes a text for output.
     pub(super) fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), more: None }
     }
@@ -126,14 +126,14 @@ impl Cell {
         Self { text: shown(name), more: Some(to) }
     }
 
-    /// A moment in milliseconds since 1970. The text is its time of day in UTC.
+    /// Creates a cell for a time in milliseconds since 1970. The text is the time of day in UTC.
     pub(super) fn time(millis: Option<u64>) -> Self {
         let Some(millis) = millis else { return Self::text(NOTHING) };
         let written = moment::written(millis);
         Self { text: written.get(11..19).unwrap_or_default().to_owned(), more: Some(millis.to_string()) }
     }
 
-    /// The moment is a bound: the hold began before it.
+    /// Marks the time as a bound, for a hold that began earlier.
     pub(super) fn or_earlier(self, is_older: bool) -> Self {
         if is_older { Self { text: format!("< {}", self.text), ..self } } else { self }
     }
@@ -142,7 +142,7 @@ impl Cell {
         Self { text: command.clone().unwrap_or_default(), more: command }
     }
 
-    /// The application with its note, the host and the number of a process; without a process its id.
+    /// Returns the cells for application and note, host and pid. Without a process, returns the id.
     pub(super) fn of_process(process: Option<&Process>, id: &str, half: Option<&str>) -> [Self; 3] {
         let half = half.map(|half| format!("{half}: ")).unwrap_or_default();
         match process {
@@ -162,7 +162,7 @@ impl Cell {
     }
 }
 
-/// The id of a client's hold in a narrow column, which would cut the number of the hold.
+/// Shortens the id of a hold for a narrow column, but keeps the hold's number.
 pub(super) fn short(id: &str) -> String {
     match id.split_once(':') {
         Some((client, number)) if is_of_a_client(id) => format!("{}…:{number}", &client[..8]),

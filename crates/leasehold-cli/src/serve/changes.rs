@@ -11,7 +11,8 @@ use std::sync::Arc;
 pub(super) struct Sent(Option<View>);
 
 impl Sent {
-    /// The changes from the browser's view to this view. `None` without a change. The first message contains everything.
+    /// Returns the changes from the browser's view to this view. `None` without a change. The first message contains
+    /// the whole view.
     pub(super) fn message(&mut self, view: &View) -> Option<Map<String, Value>> {
         let before = self.0.as_ref();
         let mut message = Map::new();
@@ -51,7 +52,7 @@ impl Sent {
     }
 }
 
-/// The changes of a table.
+/// Returns the changes of a table.
 fn table(before: Option<&Arc<Lines>>, now: &Arc<Lines>) -> Option<Value> {
     if before.is_some_and(|before| Arc::ptr_eq(before, now)) {
         return None;
@@ -67,7 +68,7 @@ fn table(before: Option<&Arc<Lines>>, now: &Arc<Lines>) -> Option<Value> {
     if table.is_empty() { None } else { Some(table.into()) }
 }
 
-/// The rows in their order. An unchanged row is only its key.
+/// Returns the rows in order. An unchanged row consists of its key.
 fn rows(before: &[Line], now: &[Line]) -> Value {
     let before: HashMap<&str, &Line> = before.iter().map(|line| (line.key.as_str(), line)).collect();
     let row = |line: &Line| match before.get(line.key.as_str()) {

@@ -1,9 +1,9 @@
-//! The commands that free a lock, for a shell.
+//! Shell commands that free a lock.
 
 use crate::overview::row::Found;
 use leasehold::inspect::FoundKind;
 
-/// The command that frees a lock, or the only listed hold of it. `None` if no command can.
+/// Returns the command that frees a lock, or its only listed hold. `None` if no command can.
 pub(super) fn of_lock(prefix: &str, found: &Found) -> Option<String> {
     match (found.kind, found.holds.as_slice()) {
         (FoundKind::Counter | FoundKind::Foreign, _) | (_, []) => None,
@@ -14,7 +14,7 @@ pub(super) fn of_lock(prefix: &str, found: &Found) -> Option<String> {
     }
 }
 
-/// The command that ends one hold, or all holds.
+/// Returns the command that ends one hold, or all holds.
 pub(super) fn unlock(prefix: &str, name: &str, holder: Option<&str>) -> String {
     let mut command = "leasehold unlock".to_owned();
     if !prefix.is_empty() {
@@ -27,7 +27,7 @@ pub(super) fn unlock(prefix: &str, name: &str, holder: Option<&str>) -> String {
     command + " " + dashes + &quoted(name)
 }
 
-/// A text as one word of a shell. The word has no control characters, because a terminal may act on pasted ones.
+/// Quotes a text as one shell word. Escapes control characters, which a terminal may interpret when pasted.
 fn quoted(text: &str) -> String {
     let is_plain = |next: char| next.is_ascii_alphanumeric() || "_-.,:/@%+=".contains(next);
     if !text.is_empty() && text.chars().all(is_plain) {

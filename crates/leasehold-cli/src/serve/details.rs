@@ -1,4 +1,4 @@
-//! Looks at the locks with open pages, shared by all browsers.
+//! Inspects the locks with open pages, for all browsers together.
 
 use crate::failure::Failure;
 use crate::overview::Server;
@@ -16,18 +16,18 @@ use tokio::time::sleep;
 /// Maximum number of concurrent inspections, as in a search.
 const AT_ONCE: usize = 8;
 
-/// The state of a lock at the last look.
+/// The state of a lock at the last inspection.
 #[derive(Clone)]
 pub(super) struct Detail {
     pub(super) server: Server,
     pub(super) name: String,
-    /// The state. `None` for a free lock, and before the first answer.
+    /// The state. `None` for a free lock, and before the first reply.
     pub(super) seen: Option<Arc<Seen>>,
-    /// Whether there was an answer.
+    /// Whether the server has replied.
     pub(super) is_known: bool,
-    /// The message about permits without a known process.
+    /// The message about permits whose process is unknown.
     pub(super) unknown: Option<String>,
-    /// The start of the look.
+    /// The start of the inspection.
     pub(super) looked: Instant,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Followed {
 }
 
 impl Details {
-    /// Looks at a lock until the result is dropped.
+    /// Inspects a lock until the result is dropped.
     pub(super) fn follow(self: &Arc<Self>, name: &str) -> Followed {
         let mut open = self.open();
         let entry = open.entry(name.to_owned()).or_insert_with(|| Open { pages: 0, detail: watch::Sender::new(None) });
@@ -62,7 +62,7 @@ impl Details {
         Followed { details: self.clone(), name: name.to_owned(), detail }
     }
 
-    /// Looks at the locks of all open pages in a loop. Rests for at least the duration of each look.
+    /// Inspects the locks of all open pages in a loop. Pauses for at least the duration of each pass.
     pub(super) async fn look_at_all(&self, client: &Client, prefix: &str, every: Duration) {
         loop {
             let begun = Instant::now();
@@ -77,7 +77,7 @@ impl Details {
                     self.share(name, look);
                 }
             }
-            // A new page does not wait.
+            // A new page ends the pause.
             let took = begun.elapsed();
             tokio::select! {
                 () = sleep(every.saturating_sub(took).max(took)) => {}
@@ -112,11 +112,11 @@ impl Drop for Followed {
     }
 }
 
-/// Looks at one lock.
+/// Inspects one lock.
 ///
 /// # Errors
 ///
-/// The name is invalid, or the server refuses or does not answer.
+/// The name is invalid, or the server refuses or does not reply.
 pub(super) async fn look(client: &Client, prefix: &str, name: &str) -> Result<Detail, Error> {
     let looked = Instant::now();
     let mut detail = Detail::empty(name, looked);
@@ -129,7 +129,7 @@ pub(super) async fn look(client: &Client, prefix: &str, name: &str) -> Result<De
     Ok(detail)
 }
 
-/// The last state, marked with the outage.
+/// Returns the last state, marked with the outage.
 pub(super) fn away(last: Option<&Detail>, name: &str, error: &Error) -> Detail {
     let last = last.cloned().unwrap_or_else(|| Detail::empty(name, Instant::now()));
     let since = if let Server::Away { since, .. } = last.server { since } else { Instant::now() };

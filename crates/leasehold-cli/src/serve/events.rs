@@ -1,8 +1,8 @@
 //! Server-sent events: the changes of a view for one browser.
 //!
-//! A slow browser gets fewer messages instead of a queue, because each message is created from the current view. Each
-//! message has the age of the view, and there is a message at least every second: a page that hears nothing for longer
-//! shows a warning (`page.js`).
+//! Each message is created from the current view, so a slow browser receives fewer messages instead of a backlog. Each
+//! message contains the age of the view. The server sends one at least every second; without messages, the page shows a
+//! warning (`page.js`).
 
 use super::changes::Sent;
 use super::view::View;
@@ -15,15 +15,15 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-/// Maximum interval of messages.
+/// Maximum interval between messages.
 const TICK: Duration = Duration::from_secs(1);
 
 /// A source of views, alive as long as the stream.
 pub(super) trait Source: Send + 'static {
-    /// Waits until there may be another view.
+    /// Waits until the view may have changed.
     fn changed(&mut self) -> impl Future<Output = ()> + Send;
 
-    /// The current view. `None` before the first view.
+    /// Returns the current view. `None` before the first view.
     fn view(&mut self) -> Option<View>;
 }
 
@@ -35,13 +35,13 @@ struct Listener<S> {
     ended: watch::Receiver<bool>,
 }
 
-/// A response that streams each change until the browser or the program ends.
+/// Returns a response that streams changes until the browser disconnects or the program ends.
 pub(super) fn stream(source: impl Source, ended: watch::Receiver<bool>) -> Response {
     let listener = Listener { source, sent: Sent::default(), at: Instant::now(), ended };
     Sse::new(unfold(listener, next)).into_response()
 }
 
-/// The next message.
+/// Returns the next message.
 async fn next<S: Source>(mut listener: Listener<S>) -> Option<(Result<Event, Infallible>, Listener<S>)> {
     loop {
         if *listener.ended.borrow() {

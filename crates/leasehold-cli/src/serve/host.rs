@@ -1,14 +1,15 @@
 //! The accepted values of the `Host` header.
 //!
-//! In a DNS rebinding attack, a foreign page points its own name to this machine. The browser then treats both as one origin,
-//! so the foreign page can read the responses. The `Host` header of such a request contains the foreign name.
+//! In a DNS rebinding attack, a malicious page resolves its own name to this machine. The browser then treats both as
+//! one origin, and lets the malicious page read the responses. The `Host` header of its requests contains the malicious
+//! name.
 
 use axum::http::header::HOST;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Uri};
 use std::net::IpAddr;
 
-/// The name of this machine, and the names of `--host`.
+/// The name of this machine, and the names from `--host`.
 #[derive(Clone, Debug)]
 pub(super) struct Hosts(Vec<String>);
 
@@ -23,12 +24,12 @@ impl Hosts {
         Self(names.filter(|name| !name.is_empty()).collect())
     }
 
-    /// Returns whether the host of a request is one of ours.
+    /// Returns whether `serve` accepts the host of a request.
     pub(super) fn are_meant(&self, uri: &Uri, headers: &HeaderMap, came_to: IpAddr) -> bool {
         let mut named = headers.get_all(HOST).iter();
         let (Some(host), None) = (named.next(), named.next()) else { return false };
         let Some(host) = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok()) else { return false };
-        // A request for a proxy also has a host in its request line.
+        // The request line of a proxy request also contains a host.
         let both = [Some(&host), uri.authority()];
         both.into_iter().flatten().all(|authority| self.is_ours(authority, came_to))
     }
@@ -84,9 +85,9 @@ mod tests {
         ] {
             assert!(!is_meant(host, "/"), "{host}");
         }
-        assert!(!is_meant("localhost", "http://evil.example/"), "the first line counts, too");
+        assert!(!is_meant("localhost", "http://evil.example/"), "the request line counts");
         assert!(is_meant("localhost", "http://127.0.0.1:8090/"));
-        assert!(!hosts.are_meant(&Uri::from_static("/"), &HeaderMap::new(), came_to), "there is none");
+        assert!(!hosts.are_meant(&Uri::from_static("/"), &HeaderMap::new(), came_to), "no Host header");
         let twice = HeaderMap::from_iter([(HOST, "localhost".parse().expect("a value"))]);
         let mut twice = twice;
         twice.append(HOST, "evil.example".parse().expect("a value"));

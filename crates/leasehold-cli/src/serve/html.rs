@@ -2,18 +2,18 @@
 
 use crate::shown::shown;
 
-/// A page, or a part of one.
+/// A page or a fragment.
 #[derive(Debug, Default)]
 pub(super) struct Html(String);
 
 impl Html {
-    /// Adds literal markup.
+    /// Appends literal markup.
     pub(super) fn raw(&mut self, markup: &'static str) -> &mut Self {
         self.0.push_str(markup);
         self
     }
 
-    /// Adds an escaped text, between tags or within a quoted attribute.
+    /// Appends an escaped text, between tags or in a quoted attribute.
     pub(super) fn text(&mut self, text: &str) -> &mut Self {
         for next in shown(text).chars() {
             match next {
@@ -28,7 +28,7 @@ impl Html {
         self
     }
 
-    /// Adds an element with an escaped text. The tag may have attributes.
+    /// Appends an element with an escaped text. The tag may have attributes.
     pub(super) fn element(&mut self, open: &'static str, text: &str, close: &'static str) -> &mut Self {
         self.raw(open).text(text).raw(close)
     }

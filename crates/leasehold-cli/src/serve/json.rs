@@ -15,7 +15,7 @@ use crate::seen::millis;
 use serde_json::{Value, json};
 use std::sync::{Arc, PoisonError};
 
-/// The table of all locks.
+/// Returns the table of all locks.
 pub(super) fn of_table(app: &App, sample: &Sample, query: &Query) -> Value {
     let (picture, rows) = (&sample.picture, &sample.picture.rows);
     let Totals { locks, held, waiting, problems, grants } = picture.totals();
@@ -67,7 +67,7 @@ fn row(row: &Row, prefix: &str) -> Value {
     })
 }
 
-/// One lock, as `inspect --json` prints it, with its past holds.
+/// Returns one lock as `inspect --json` prints it, with its past holds.
 pub(super) fn of_lock(detail: &Detail, past: &[Arc<Past>]) -> Value {
     let free = || json!({ "name": detail.name, "state": if detail.is_known { "free" } else { "unknown" } });
     let mut object = detail.seen.as_deref().map_or_else(free, crate::seen::Seen::as_json);
@@ -77,7 +77,7 @@ pub(super) fn of_lock(detail: &Detail, past: &[Arc<Past>]) -> Value {
     object
 }
 
-/// Past holds.
+/// Returns past holds.
 pub(super) fn of_past(past: &[Arc<Past>]) -> Value {
     json!({ "past": past.iter().map(|past| past_as_json(past)).collect::<Vec<_>>() })
 }

@@ -17,7 +17,7 @@ use leasehold::inspect::FoundKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The texts of a lock.
+/// Returns the texts of a lock.
 pub(super) fn view(detail: &Detail, past: &[Arc<Past>], prefix: &str) -> View {
     let outage = outage(&detail.server, Instant::now());
     let seen = detail.seen.as_deref();
@@ -43,7 +43,7 @@ pub(super) fn view(detail: &Detail, past: &[Arc<Past>], prefix: &str) -> View {
 }
 
 impl Detail {
-    /// The ids and texts of the holders that the page can free.
+    /// Returns the ids and texts of the holders that the page can free.
     pub(super) fn holders(&self) -> impl Iterator<Item = (String, String)> {
         let is_counted = |kind| matches!(kind, FoundKind::Semaphore | FoundKind::Counter | FoundKind::Foreign);
         let seen = self.seen.as_deref().filter(|seen| !is_counted(seen.state.kind));
@@ -55,12 +55,12 @@ impl Detail {
     }
 }
 
-/// An id with its process.
+/// Formats an id with its process.
 fn with_process(id: &str, who: Option<&Person>) -> String {
     who.map_or_else(|| id.to_owned(), |who| format!("{}; {id}", process_as_text(&who.record)))
 }
 
-/// The output of `inspect` besides holders and waiters.
+/// Returns the output of `inspect` except holders and waiters.
 fn facts(seen: &Seen, unknown: Option<&str>) -> Vec<Line> {
     let of_parties = ["holder", "permit", "waiter"];
     let lines = lines(seen).into_iter().filter(|(label, _)| !of_parties.contains(label));
@@ -110,7 +110,7 @@ fn holder(name: &str, hold: &Hold, prefix: &str) -> Line {
     Line { key: id.to_owned(), class, cells: [holder, host, pid, since, held].into_iter().chain(rest).collect() }
 }
 
-/// The start and the duration of a hold.
+/// Returns the cells for start and duration of a hold.
 fn times(age: Option<Duration>) -> [Cell; 2] {
     let since = age.map(|age| moment::millis_at(Instant::now()).saturating_sub(millis(age)));
     [Cell::time(since), Cell::or_nothing(age.map(show))]

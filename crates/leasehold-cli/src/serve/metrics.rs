@@ -1,4 +1,4 @@
-//! Metrics for Prometheus. No label contains a lock name, so their number is bounded.
+//! Metrics for Prometheus. No label contains a lock name, so the number of series is bounded.
 
 use super::sample::Sample;
 use crate::args::KindWord;
@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Counters of the requests to free a lock.
+/// Counters of unlock requests.
 #[derive(Debug, Default)]
 pub(super) struct Unlocks {
     pub(super) freed: AtomicU64,
@@ -16,38 +16,33 @@ pub(super) struct Unlocks {
     pub(super) failed: AtomicU64,
 }
 
-/// The text of `/metrics`.
+/// Returns the text of `/metrics`.
 pub(super) fn text(sample: &Sample, listeners: usize, unlocks: &Unlocks, now: Instant) -> String {
     let mut text = Text(String::new());
     let answers = sample.picture.server == Server::Answers && sample.picture.table.is_some();
-    text.one("up", "gauge", "1 if the server answered the last look", f64::from(u8::from(answers)));
+    text.one("up", "gauge", "1 if the server replied to the last scan", f64::from(u8::from(answers)));
     text.many(
         "looks_total",
         "counter",
-        "looks by outcome",
+        "scans by outcome",
         &[("outcome=\"done\"", sample.done as f64), ("outcome=\"failed\"", sample.failed as f64)],
     );
-    text.one("listeners", "gauge", "browsers that get live changes", listeners as f64);
+    text.one("listeners", "gauge", "browsers with live updates", listeners as f64);
     let count = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64;
     let of_unlocks = [
         ("outcome=\"freed\"", count(&unlocks.freed)),
         ("outcome=\"refused\"", count(&unlocks.refused)),
         ("outcome=\"failed\"", count(&unlocks.failed)),
     ];
-    text.many("unlocks_total", "counter", "requests to free a lock by outcome", &of_unlocks);
+    text.many("unlocks_total", "counter", "unlock requests by outcome", &of_unlocks);
     let Some(table) = &sample.picture.table else { return text.0 };
-    text.one("look_seconds", "gauge", "duration of the last look", table.took.as_secs_f64());
+    text.one("look_seconds", "gauge", "duration of the last scan", table.took.as_secs_f64());
     let age = now.saturating_duration_since(table.begun);
     text.one("look_age_seconds", "gauge", "age of the metrics of locks", age.as_secs_f64());
-    // Outdated metrics are omitted.
+    // Omit outdated metrics.
     if answers {
         of_locks(&mut text, sample);
-        text.one(
-            "cut",
-            "gauge",
-            "1 if there were more locks than the limit of one look",
-            f64::from(u8::from(table.is_cut)),
-        );
+        text.one("cut", "gauge", "1 if the last scan reached its limit of locks", f64::from(u8::from(table.is_cut)));
     }
     text.0
 }
@@ -65,12 +60,12 @@ fn of_locks(text: &mut Text, sample: &Sample) {
     text.one("problem_locks", "gauge", "locks with a problem", problems as f64);
     let longest = |times: Option<Duration>| times.unwrap_or_default().as_secs_f64();
     let held = longest(rows().filter_map(|row| row.held.time()).max());
-    text.one("longest_held_seconds", "gauge", "longest hold, from holders' statements or observation", held);
+    text.one("longest_held_seconds", "gauge", "longest hold, as published by holders or observed", held);
     let wait = longest(rows().filter_map(|row| row.found.wait).max());
     text.one("longest_wait_seconds", "gauge", "longest wait in the queue of a fair lock", wait);
 }
 
-/// Prometheus's text.
+/// Text in the Prometheus exposition format.
 struct Text(String);
 
 impl Text {
@@ -79,7 +74,7 @@ impl Text {
     }
 
     fn many(&mut self, name: &str, kind: &str, help: &str, values: &[(&str, f64)]) {
-        // A string takes every text.
+        // Writing to a string cannot fail.
         let _ = writeln!(self.0, "# HELP leasehold_serve_{name} {help}\n# TYPE leasehold_serve_{name} {kind}");
         for (label, value) in values {
             let label = if label.is_empty() { String::new() } else { format!("{{{label}}}") };
@@ -92,13 +87,13 @@ impl Text {
 mod tests {
     use super::*;
     use crate::overview::Overview;
-    use crate::overview::looks::{Look, Told};
     use crate::overview::row::Found;
     use crate::overview::sample::lock;
+    use crate::overview::scans::{Scan, Told};
 
     fn sample(found: Vec<Found>, is_away: bool) -> String {
         let (mut overview, now) = (Overview::default(), Instant::now());
-        overview.take(Told::Done(Look { begun: now, ended: now, found, is_cut: false, unseen: None }));
+        overview.take(Told::Done(Scan { begun: now, ended: now, found, is_cut: false, unseen: None }));
         if is_away {
             overview.take(Told::Failed { at: now, why: "gone".to_owned() });
         }

@@ -1,9 +1,9 @@
-//! Looks for new locks: scans the names of all keys, and only inspects the new names.
+//! Searches for new locks: scans the names of all keys, and only inspects new names.
 
 use super::sample::Sample;
 use crate::overview::foreign::Foreign;
-use crate::overview::looks::{Glance, MOST, Told, Wanted, next, with_processes};
 use crate::overview::row::Found;
+use crate::overview::scans::{Glance, MOST, Told, Wanted, next, with_processes};
 use crate::people::People;
 use leasehold::{Client, Error};
 use std::collections::HashSet;
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
-/// Number of locks in a batch of process requests.
+/// Number of locks for which one batch requests the processes.
 const AT_ONCE: usize = 32;
 
-/// Looks for new locks while there are viewers. Rests for at least the duration of each look.
+/// Searches for new locks while there are viewers. Pauses for at least the duration of each search.
 pub(super) async fn look_for_all(
     client: &Client,
     wanted: &Wanted,
@@ -29,10 +29,10 @@ pub(super) async fn look_for_all(
             return;
         }
         let begun = Instant::now();
-        // The borrow ends here, because a `send` during the borrow would deadlock this thread.
+        // End the borrow here, because a `send` during the borrow would deadlock this thread.
         let known = known(&samples.borrow());
         if let Some(known) = known {
-            // The look at all locks reports outages.
+            // The scan of all locks reports outages.
             if let Ok(found) = look(client, wanted, foreign, known).await
                 && !found.is_empty()
             {
@@ -45,8 +45,8 @@ pub(super) async fn look_for_all(
     }
 }
 
-/// The names of the known locks. `None` before the first look, and after an incomplete look, whose missing locks would
-/// count as new every time.
+/// Returns the names of the known locks. `None` before the first scan, and after an incomplete scan, whose missing
+/// locks would always count as new.
 fn known(sample: &Sample) -> Option<HashSet<String>> {
     let table = sample.picture.table.as_ref()?;
     if table.is_cut || table.unseen.is_some() {

@@ -1,8 +1,8 @@
-//! Looks at the visible rows of all browsers, because a look at all locks can take long.
+//! Inspects the visible rows of all browsers, because a scan of all locks can be slow.
 
 use super::view::Lines;
-use crate::overview::looks::{Glance, Told, with_processes};
 use crate::overview::row::Found;
+use crate::overview::scans::{Glance, Told, with_processes};
 use crate::people::People;
 use futures_util::future::join_all;
 use leasehold::inspect::{FoundKind, LockState};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::sleep;
 
-/// Maximum number of concurrent inspections. The server executes them together in less than half a millisecond.
+/// Maximum number of concurrent inspections, which together block the server for under half a millisecond.
 const AT_ONCE: usize = 16;
 
 /// Lifetime of cached processes.
@@ -32,7 +32,7 @@ struct Browsers {
     lines: HashMap<u64, Arc<Lines>>,
 }
 
-/// The visible rows of one browser, until the drop.
+/// The visible rows of one browser, until dropped.
 #[derive(Debug)]
 pub(super) struct Shown {
     all: Arc<OnView>,
@@ -40,7 +40,7 @@ pub(super) struct Shown {
 }
 
 impl OnView {
-    /// Adds a browser without rows.
+    /// Registers a browser without rows.
     pub(super) fn open(self: &Arc<Self>) -> Shown {
         let mut browsers = self.browsers();
         browsers.next += 1;
@@ -58,7 +58,7 @@ impl OnView {
         self.browsers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at these locks in a loop. Rests for at least the duration of each look.
+    /// Inspects the visible locks in a loop. Pauses for at least the duration of each pass.
     pub(super) async fn look_at_all(&self, client: &Client, every: Duration, told: mpsc::UnboundedSender<Told>) {
         let (mut people, mut met) = (People::new(client), Instant::now());
         loop {
@@ -75,7 +75,7 @@ impl OnView {
             for some in names.chunks(AT_ONCE) {
                 found.extend(look(client, some, &mut people).await);
             }
-            // The receiver may have gone at shutdown.
+            // At shutdown the receiver may be gone.
             let _ = told.send(Told::Some(Glance { begun, ended: Instant::now(), found }));
             let took = begun.elapsed();
             sleep(every.saturating_sub(took).max(took)).await;
@@ -99,7 +99,7 @@ impl Drop for Shown {
     }
 }
 
-/// Looks at some locks. Omits locks without a reply, because the look at all locks reports outages.
+/// Inspects some locks. Omits locks without a reply, because the scan of all locks reports outages.
 async fn look(client: &Client, names: &[String], people: &mut People<'_>) -> Vec<(String, Option<Found>)> {
     let looks = join_all(names.iter().map(|name| client.inspect(name))).await;
     let (mut held, mut found) = (Vec::new(), Vec::new());
@@ -115,7 +115,7 @@ async fn look(client: &Client, names: &[String], people: &mut People<'_>) -> Vec
     found
 }
 
-/// The lock, if a search would find it. A register of fencing tokens alone is not a lock.
+/// Returns the lock, if a search would find it. A mere register of fencing tokens is not a lock.
 fn kept(look: Result<Option<LockState>, Error>) -> Result<Option<LockState>, Error> {
     let is_there = |state: &LockState| state.held > 0 || state.available.is_some() || !state.queue.is_empty();
     Ok(look?.filter(|state| state.kind != FoundKind::Foreign && is_there(state)))

@@ -1,4 +1,4 @@
-// Updates the page. Sets texts and never markup, so that no untrusted text becomes markup.
+// Updates the page. Sets text content, never markup, because lock names are untrusted.
 "use strict";
 (() => {
   const root = document.documentElement;
@@ -14,7 +14,7 @@
     return (at.toDateString() === new Date().toDateString() ? sameDay : otherDay).format(at);
   }
 
-  // Without a secure context, as over plain HTTP from another machine, there is no clipboard object.
+  // Insecure contexts have no clipboard object, such as plain HTTP from another machine.
   async function copy(button) {
     const text = button.dataset.command;
     let done = false;
@@ -48,7 +48,7 @@
     return null;
   }
 
-  // Changes only what differs, so that a focused element keeps the focus.
+  // Updates only changed elements. Replacing an element would drop its focus.
   function setText(place, text) {
     if (place.textContent !== text) place.textContent = text;
   }
@@ -117,7 +117,7 @@
 
   const tables = new Map(Array.from(document.querySelectorAll("main table"), (table) => [table.id, new Table(table)]));
 
-  // The number of pages may have changed since the page was loaded.
+  // The number of pages may have changed since the load.
   function turn(pages) {
     const page = Math.min(Number(new URLSearchParams(location.search).get("page")) || 1, pages);
     for (const nav of document.querySelectorAll("nav.pages")) {
@@ -134,7 +134,7 @@
     }
   }
 
-  // The title shows the problems while another tab is open.
+  // The title shows the number of problems in a background tab.
   const title = document.title;
   function tile(id, text) {
     for (const place of document.querySelectorAll(`[data-tile="${CSS.escape(id)}"]`)) {
@@ -164,12 +164,12 @@
     }
   }
 
-  // The age by the clock of the browser. `performance.now` ignores changes of the system time.
+  // The age by the browser's clock. `performance.now` ignores changes of the system time.
   const clock = () => performance.now();
   // The server sends a message at least every second.
   const silence = 4000;
   const patience = 8000;
-  // The server answers looks late, or not at all.
+  // Scans are late, or receive no reply.
   const late = 5000;
   let heard = clock();
   let age = null;
@@ -217,13 +217,13 @@
   }
 
   if (events && window.EventSource) {
-    // A stalled connection causes no error event.
+    // A stalled connection fires no error event.
     setInterval(() => {
       if (document.hidden) return;
       if (source && clock() - Math.max(opened, heard) > patience) open();
       showAge();
     }, 250);
-    // A hidden page has no connection.
+    // A hidden page closes its connection.
     document.addEventListener("visibilitychange", () => {
       if (document.hidden) return close();
       heard = clock();
@@ -232,7 +232,7 @@
     if (!document.hidden) open();
   }
 
-  // The keys. A row is selected by the focus of its link.
+  // Keyboard shortcuts. The focused link selects its row.
   const keys = [
     ["/", "filter"], ["j  k", "next and previous row"], ["Enter", "open the row"], ["c", "copy the command of the row"],
     ["n  p", "next and previous page of rows"], ["l", "locks"], ["w", "waits"], ["h", "history"], ["?", "these keys"],

@@ -8,13 +8,13 @@ use super::view::{Line, Lines, View};
 use crate::args::KindWord;
 use clap::ValueEnum as _;
 
-/// The pages of the navigation.
+/// The pages in the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Locks,
     Waits,
     History,
-    /// A page of one lock or sentence.
+    /// A page for one lock or one sentence.
     Other,
 }
 
@@ -24,7 +24,7 @@ const TILES: [(&str, &str, &str, Option<Show>); 6] = [
     ("waiting", "waiting", "clients that wait for a lock", Some(Show::Waiting)),
     ("held", "held", "held locks", Some(Show::Held)),
     ("lost", "lost in 1 h", "holds whose lease ended without a renewal", None),
-    ("grants", "grants / s", "new holders in a second, over ten seconds", None),
+    ("grants", "grants / s", "new holders per second, over ten seconds", None),
     ("locks", "locks", "locks of all kinds", Some(Show::All)),
 ];
 
@@ -63,8 +63,8 @@ pub(super) fn of_table(view: &View, query: &Query, place: &str) -> String {
     pages(&mut html, view, query);
     html.raw("</nav>");
     html.raw(
-        "<footer><p>“Held for” is the holder's own statement; with a &gt; it is the time that this page has seen the hold. \
-         “Grants/s” counts new holders between two looks, over ten seconds. A free lock stays in the table for ten seconds.</p>",
+        "<footer><p>The holder publishes “held for”; a &gt; marks the time since this page first saw the hold. \
+         “Grants/s” is the rate of new holders between scans, over ten seconds. A free lock stays in the table for ten seconds.</p>",
     );
     links(&mut html, &query.address("locks.json"));
     foot(html)
@@ -83,7 +83,7 @@ pub(super) fn of_lock(view: &View, detail: &Detail, place: &str, can_unlock: boo
         ("facts", "Facts", &FACTS[..], ""),
         ("holders", "Holders", &HOLDERS[..], "Nobody holds this lock."),
         ("queue", "Queue", &QUEUE[..], "No queue."),
-        ("past", "Last holds", &PAST[..], "No hold has ended while leasehold serve was looking."),
+        ("past", "Last holds", &PAST[..], "leasehold serve has seen no hold end."),
     ] {
         html.raw("<section class=\"part ").text(id).raw("\">");
         html.element("<h2>", title, "</h2>");
@@ -108,7 +108,7 @@ pub(super) fn of_waits(view: &View, place: &str) -> String {
     table(&mut html, view, "waits", &WAITS, None);
     html.raw("<p class=\"empty\">Nobody waits for a lock.</p>");
     html.raw(
-        "<footer><p>Each lock has its waiters below it, and below each waiter the locks that its process holds and other processes want. The page only counts processes without a record. The wait and the hold of a process may belong to different tasks.</p>",
+        "<footer><p>Below each lock are its waiters, and below each waiter the contended locks that its process holds. Processes without a record are only counted. A process may wait and hold in different tasks.</p>",
     );
     links(&mut html, "waits.json");
     foot(html)
@@ -127,13 +127,13 @@ pub(super) fn of_history(view: &View, is_lost: bool, place: &str) -> String {
     }
     html.raw("</nav>");
     table(&mut html, view, "past", &HISTORY, None);
-    html.raw("<p class=\"empty\">No hold has ended while leasehold serve was looking.</p><footer>");
+    html.raw("<p class=\"empty\">leasehold serve has seen no hold end.</p><footer>");
     outcomes(&mut html);
     links(&mut html, if is_lost { "history.json?show=lost" } else { "history.json" });
     foot(html)
 }
 
-/// A page of one sentence, such as the result of an unlock.
+/// Returns a page with one sentence, such as the result of an unlock.
 pub(super) fn of_sentence(title: &str, sentence: &str, name: Option<&str>) -> String {
     let mut html = Html::default();
     head(&mut html, title, "", "", Place::Other);
@@ -145,7 +145,7 @@ pub(super) fn of_sentence(title: &str, sentence: &str, name: Option<&str>) -> St
     foot(html)
 }
 
-/// The head of a page. A page with live changes reloads itself without JavaScript.
+/// Writes the head of a page. Without JavaScript, a page with live updates reloads itself.
 fn head(html: &mut Html, title: &str, place: &str, events: &str, current: Place) {
     html.raw("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
     html.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
@@ -171,7 +171,7 @@ fn head(html: &mut Html, title: &str, place: &str, events: &str, current: Place)
     html.raw("</nav><span id=\"age\"></span></header><main>");
 }
 
-/// The links of a page, and its end.
+/// Writes the links and the end of a page.
 fn links(html: &mut Html, json: &str) {
     html.raw("<p><a href=\"").text(json).raw("\">JSON</a> · <a href=\"metrics\">Prometheus metrics</a>");
     html.raw(
@@ -181,9 +181,9 @@ fn links(html: &mut Html, json: &str) {
 
 fn outcomes(html: &mut Html) {
     html.raw(
-        "<p>“Released” is the end of a hold by its holder or by an operator. “Lost” is a lease that ended without a renewal. “Unclear” \
-         is a hold whose lease could have ended between two looks. While no page is open there are no looks, unless \
-         <code>--record</code> is set; a hold between two looks is missing.</p>",
+        "<p>“Released”: the holder or an operator ended the hold. “Lost”: the lease ended without a renewal. “Unclear”: \
+         the lease could have ended between two scans. While no page is open, `serve` does not scan, unless \
+         <code>--record</code> is set. Holds between two scans are missing.</p>",
     );
 }
 
@@ -204,7 +204,7 @@ fn status(html: &mut Html, view: &View, word: &str, place: &str) {
     html.text(&view.status).raw("</p></div>");
 }
 
-/// The begin of a link among others.
+/// Writes the start of a chip's link.
 fn chip(html: &mut Html, to: &str, is_current: bool, is_empty: bool) {
     html.raw(if is_empty { "<a class=\"zero\" href=\"" } else { "<a href=\"" }).text(to);
     html.raw(if is_current { "\" aria-current=\"true\">" } else { "\">" });
@@ -248,7 +248,7 @@ fn filter(html: &mut Html, view: &View, query: &Query) {
     html.raw("</nav></div>");
 }
 
-/// The links to the previous and the next page.
+/// Writes the links to the previous and the next page.
 fn pages(html: &mut Html, view: &View, query: &Query) {
     let Some((_, lines)) = view.tables.first() else { return };
     let (last, page) = (lines.pages, query.page.min(lines.pages));
@@ -259,7 +259,7 @@ fn pages(html: &mut Html, view: &View, query: &Query) {
     }
 }
 
-/// A table of a view, with links that sort it.
+/// Writes a table, with column titles that sort it.
 fn table(html: &mut Html, view: &View, id: &str, heads: &[Head], query: Option<&Query>) {
     html.raw("<table id=\"").text(id).raw("\"><thead><tr>");
     for head in heads {
@@ -297,7 +297,7 @@ fn row(html: &mut Html, line: &Line, heads: &[Head]) {
     html.raw("<tr class=\"").text(line.class).raw("\">");
     for (head, cell) in heads.iter().zip(&line.cells) {
         html.raw("<td class=\"").text(head.content.word()).raw(if cell.text == NOTHING { " none" } else { "" });
-        // A narrow screen shows the column title beside the text.
+        // A narrow screen shows the column title above the text.
         html.raw("\" data-title=\"").text(head.title).raw("\"");
         if head.content == Content::Long {
             html.raw(" title=\"").text(&cell.text).raw("\"");
@@ -318,13 +318,13 @@ fn content(html: &mut Html, content: Content, cell: &Cell) {
     };
 }
 
-/// The form that ends the hold of one holder.
+/// Writes the form that ends one hold.
 fn unlock(html: &mut Html, name: &str, id: &str, text: &str) {
     html.raw("<form class=\"unlock\" method=\"post\" autocomplete=\"off\" action=\"");
     html.text(&address_of("unlock", &[("name", name), ("holder", id)])).raw("\" data-holder=\"").text(id);
     html.element("\"><fieldset><legend>End the hold of ", text, "</legend>");
     html.raw(
-        "<p>The holder gets no notice, and may keep working while the next holder works.</p>\
+        "<p>The holder receives no notice, and may keep working at the same time as the next holder.</p>\
          <label>Token <input type=\"password\" name=\"token\" required autocomplete=\"off\"></label> <button>Free the lock</button></fieldset></form>",
     );
 }
@@ -337,8 +337,8 @@ mod tests {
     use super::*;
     use crate::overview::Overview;
     use crate::overview::journal::{Outcome, Past};
-    use crate::overview::looks::{Look, Told};
     use crate::overview::sample::lock;
+    use crate::overview::scans::{Scan, Told};
     use std::sync::{Arc, Mutex};
     use std::time::{Duration, Instant};
 
@@ -346,7 +346,7 @@ mod tests {
     fn name_of_a_lock_is_no_markup() {
         let (evil, now) = ("\"><script>alert(1)</script>'&\n", Instant::now());
         let mut overview = Overview::default();
-        overview.take(Told::Done(Look {
+        overview.take(Told::Done(Scan {
             begun: now,
             ended: now,
             found: vec![lock(evil)],

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The past holds of one lock, or of all locks with their names.
+/// Returns the past holds of one lock, or of all locks with their names.
 pub(super) fn lines(all: &[Arc<Past>], has_names: bool) -> Lines {
     let lines = all.iter().map(|past| line(past, has_names)).collect();
     Lines { counts: String::new(), pages: 1, lines }
@@ -49,5 +49,5 @@ pub(super) fn process_as_json(process: &Process) -> Value {
     json!({ "application": process.application, "host": process.host, "pid": process.pid, "note": note })
 }
 
-/// The time of the tile of lost holds.
+/// The period that the tile of lost holds covers.
 pub(super) const LATELY: Duration = Duration::from_secs(3_600);

@@ -16,7 +16,7 @@ const FIRST: Column = Column::Problems;
 /// Maximum length of a filter in characters.
 const LONGEST_FILTER: usize = 200;
 
-/// The locks that a table shows.
+/// Which locks a table shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, ValueEnum)]
 pub(super) enum Show {
     #[default]
@@ -62,12 +62,12 @@ impl Query {
         }
     }
 
-    /// The requested kinds. Empty means every kind.
+    /// Returns the requested kinds. Empty means every kind.
     pub(super) fn kinds(&self) -> Vec<FoundKind> {
         self.kind.map(KindWord::found).into_iter().collect()
     }
 
-    /// The URL of a page with these rows.
+    /// Returns the URL of a page with these rows.
     pub(super) fn address(&self, path: &str) -> String {
         let mut query = Serializer::new(String::new());
         if !self.filter.is_empty() {
@@ -94,12 +94,12 @@ impl Query {
         }
     }
 
-    /// The first page of the locks of one kind, or of all kinds.
+    /// Returns the first page for one kind, or for all kinds.
     pub(super) fn of_kind(&self, kind: Option<KindWord>) -> Self {
         Self { kind, page: 1, ..self.clone() }
     }
 
-    /// The first page of other locks.
+    /// Returns the first page for another choice of locks.
     pub(super) fn showing(&self, show: Show) -> Self {
         Self { show, page: 1, ..self.clone() }
     }
@@ -109,19 +109,19 @@ impl Query {
         self.sort == Sort { column: FIRST, is_reversed: false }
     }
 
-    /// The first page, sorted by a column. Selecting the current column reverses the order.
+    /// Returns the first page, sorted by a column. Selecting the current column reverses the order.
     pub(super) fn sorted_by(&self, column: Column) -> Self {
         let is_reversed = column == self.sort.column && !self.sort.is_reversed;
         Self { sort: Sort { column, is_reversed }, page: 1, ..self.clone() }
     }
 
-    /// Another page of the same rows.
+    /// Returns another page of these rows.
     pub(super) fn at_page(&self, page: usize) -> Self {
         Self { page, ..self.clone() }
     }
 }
 
-/// The first value with this name.
+/// Returns the first value with this name.
 pub(super) fn value(query: Option<&str>, name: &str) -> Option<String> {
     let found = parse(query.unwrap_or_default().as_bytes()).find(|(key, _)| key == name);
     found.map(|(_, value)| value.into_owned())
@@ -132,7 +132,7 @@ pub(super) fn address_of(path: &str, pairs: &[(&str, &str)]) -> String {
     format!("{path}?{}", Serializer::new(String::new()).extend_pairs(pairs).finish())
 }
 
-/// The word of a value on the command line.
+/// Returns the command-line word of a value.
 pub(super) fn word(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
@@ -151,7 +151,7 @@ mod tests {
             sort,
             page: 7,
         };
-        assert_eq!(Query::of(None).address("./"), "./", "the usual view has a short URL");
+        assert_eq!(Query::of(None).address("./"), "./", "the default view has a short URL");
         let address = query.address("/");
         assert!(address.bytes().all(|byte| byte.is_ascii_graphic()), "{address}");
         assert_eq!(Query::of(address.strip_prefix("/?")), query);

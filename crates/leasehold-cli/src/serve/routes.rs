@@ -27,7 +27,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
-/// The headers of every response: only our own script, no frames, no cache.
+/// The headers of every response: only the page's own script, no frames, no cache.
 const HEADERS: [(&str, &str); 8] = [
     (
         "content-security-policy",
@@ -36,7 +36,7 @@ const HEADERS: [(&str, &str); 8] = [
     ),
     ("x-content-type-options", "nosniff"),
     ("x-frame-options", "DENY"),
-    // URLs contain lock names, so other pages must not get them. Our own form still sends its origin.
+    // URLs contain lock names, which other sites must not receive. The unlock form still sends its origin.
     ("referrer-policy", "same-origin"),
     ("cross-origin-opener-policy", "same-origin"),
     ("cross-origin-resource-policy", "same-origin"),
@@ -44,10 +44,10 @@ const HEADERS: [(&str, &str); 8] = [
     ("cache-control", "no-store"),
 ];
 
-/// The headers of live changes, which a proxy must neither buffer nor compress.
+/// The headers of live updates, which a proxy must neither buffer nor compress.
 const OF_EVENTS: [(&str, &str); 2] = [("x-accel-buffering", "no"), ("cache-control", "no-store, no-transform")];
 
-/// All routes below a path, which begins and ends with a slash.
+/// Returns all routes below a path that begins and ends with a slash.
 pub(super) fn router(app: Arc<App>, path: &str) -> Router {
     let at = |name: &str| format!("{path}{name}");
     let mut router = Router::new()
@@ -74,7 +74,7 @@ pub(super) fn router(app: Arc<App>, path: &str) -> Router {
     if path != "/" {
         let to = HeaderValue::from_str(path).unwrap_or(HeaderValue::from_static("/"));
         let redirect = async move || {
-            let mut response = sentence(StatusCode::PERMANENT_REDIRECT, "the page has a slash at its end");
+            let mut response = sentence(StatusCode::PERMANENT_REDIRECT, "the URL of the page ends with a slash");
             response.headers_mut().insert(LOCATION, to);
             response
         };
@@ -173,7 +173,7 @@ async fn all_waits(State(app): State<Arc<App>>, headers: HeaderMap) -> Response 
     answer(StatusCode::OK, HTML, page::of_waits(&waits::view(&found, &sample, &app.prefix), &app.place))
 }
 
-/// The view of past holds.
+/// Returns the view of past holds.
 fn view_of_past(app: &App, sample: &Sample, is_lost: bool) -> View {
     let past = app.journal.lock().unwrap_or_else(PoisonError::into_inner).recent(is_lost);
     let view = app.views.of_table(sample, &Query::of(None), app.every, &app.journal);
@@ -201,11 +201,11 @@ async fn figures(State(app): State<Arc<App>>) -> Response {
     answer(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
 }
 
-/// Live changes of a view.
+/// Streams live updates of a view.
 async fn listen(State(app): State<Arc<App>>, uri: Uri) -> Response {
     let Ok(place) = app.listeners.clone().try_acquire_owned() else {
         let mut response =
-            sentence(StatusCode::SERVICE_UNAVAILABLE, "too many browsers with live changes; reload later");
+            sentence(StatusCode::SERVICE_UNAVAILABLE, "too many browsers with live updates; reload later");
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("10"));
         return response;
     };

@@ -1,8 +1,8 @@
-//! The results of the looks, shared by all browsers.
+//! The results of the scans, shared by all browsers.
 
 use crate::overview::Picture;
 
-/// The locks as the last look has found them, and how many looks there were.
+/// The locks of the last scan, and the number of scans.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sample {
     pub(super) picture: Picture,
@@ -11,7 +11,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// The number of completed looks.
+    /// Returns the number of finished scans.
     pub(super) const fn ended(&self) -> u64 {
         self.done + self.failed
     }

@@ -10,14 +10,14 @@ use subtle::ConstantTimeEq as _;
 /// The environment variable for the token.
 const VARIABLE: &str = "LEASEHOLD_SERVE_TOKEN";
 
-/// Minimum length, against guessing.
+/// Minimum length, to prevent guessing.
 const LEAST: usize = 16;
 
 /// The secret of unlock requests.
 pub(super) struct Token(String);
 
 impl Token {
-    /// The token from the file or the environment, or a new token. Returns whether the token is new.
+    /// Returns the token from the file or the environment, or a new token. Also returns whether the token is new.
     ///
     /// # Errors
     ///
@@ -37,7 +37,7 @@ impl Token {
         }
     }
 
-    /// The token for output.
+    /// Returns the token for output.
     pub(super) fn as_str(&self) -> &str {
         &self.0
     }
@@ -48,7 +48,7 @@ impl Token {
     }
 }
 
-/// A token of 128 bits from the system.
+/// Returns a random token of 128 bits.
 fn random() -> Result<String, Failure> {
     let mut bytes = [0; 16];
     let read = File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes));

@@ -1,7 +1,7 @@
-//! The unlock request, the only request that writes.
+//! The unlock request, the only request that changes a lock.
 //!
-//! The token is in the body, never in a URL, which browsers and proxies store. The request contains the displayed holder,
-//! so an old page cannot end another hold.
+//! The body contains the token, because browsers and proxies log URLs. The request names the displayed holder, so an
+//! outdated page cannot end another hold.
 
 use super::answer::{HTML, answer};
 use super::app::App;
@@ -28,7 +28,7 @@ const LONGEST: usize = 4096;
 /// Timeout of a request body.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Delay after a wrong token. Delays are serialized.
+/// Delay after a wrong token. Delays of concurrent requests add up.
 const PENALTY: Duration = Duration::from_millis(500);
 
 /// A rejected request, with its reason.
@@ -65,7 +65,7 @@ pub(super) async fn unlock(State(app): State<Arc<App>>, request: Request) -> Res
     answer(status, HTML, page::of_sentence("unlock", &text, name.as_deref()))
 }
 
-/// Checks that the request comes from our own page, with the token.
+/// Checks that the request comes from our own page and contains the token.
 async fn may(app: &App, request: Request) -> Result<(), Refused> {
     let Some(token) = &app.token else {
         return Err(Refused::new(
@@ -93,7 +93,7 @@ async fn may(app: &App, request: Request) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Returns whether no header shows another origin. Programs send no such headers.
+/// Returns whether no header names another origin. Programs other than browsers send no origin headers.
 fn is_from_our_page(headers: &HeaderMap) -> bool {
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?").to_ascii_lowercase());
     let site = text(HeaderName::from_static("sec-fetch-site"));

@@ -1,4 +1,4 @@
-//! The texts of a page, for HTML and for live changes.
+//! The texts of a page, for HTML and for live updates.
 
 use super::cell::{Cell, NOTHING, short};
 use super::command;
@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Maximum number of cached queries per look.
+/// Maximum number of cached queries per scan.
 const REMEMBERED: usize = 64;
 
 /// The smallest visible number of grants per second.
@@ -30,12 +30,12 @@ const LEAST: f64 = 0.05;
 pub(super) struct View {
     /// The headline: the number of locks, or the state of one lock.
     pub(super) summary: String,
-    /// Numbers with the ids of their places.
+    /// Numbers, with the ids of their elements.
     pub(super) tiles: Vec<(String, String)>,
-    /// The outage, warnings, or the interval of looks.
+    /// The outage, the warnings, or the scan interval.
     pub(super) status: String,
     pub(super) is_warning: bool,
-    /// The start of the look that found this.
+    /// The start of the scan behind the view.
     pub(super) looked: Option<Instant>,
     /// The tables with their ids.
     pub(super) tables: Vec<(&'static str, Arc<Lines>)>,
@@ -56,7 +56,7 @@ pub(super) struct Lines {
 /// A line of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
-    /// A unique key; in the table of all locks, the name of the lock.
+    /// A unique key. In the table of all locks, the name of the lock.
     pub(super) key: String,
     pub(super) class: &'static str,
     pub(super) cells: Vec<Cell>,
@@ -75,8 +75,8 @@ struct Known {
     rows: Arc<Vec<Row>>,
     lines: HashMap<Query, Arc<Lines>>,
     tiles: Vec<(String, String)>,
-    /// The edition of the rows, and the sorted row numbers of each query. Looks at some rows keep the order, because a sort
-    /// of thousands of rows costs more than the texts of a page.
+    /// The edition of the rows, and the sorted row numbers of each query. Inspections of some rows keep the order,
+    /// because sorting thousands of rows is expensive.
     edition: u64,
     orders: HashMap<Query, Arc<Vec<usize>>>,
 }
@@ -86,7 +86,7 @@ impl Views {
         Self { prefix, known: Mutex::default() }
     }
 
-    /// The table of all locks.
+    /// Returns the table of all locks.
     pub(super) fn of_table(&self, sample: &Sample, query: &Query, every: Duration, journal: &Mutex<Journal>) -> View {
         let (picture, now) = (&sample.picture, Instant::now());
         let (status, is_warning) = status(picture, now, every);
@@ -96,13 +96,13 @@ impl Views {
         let count = |(id, count): &(String, String)| (id == "locks").then(|| count.parse::<u64>().ok()).flatten();
         let summary = match (&picture.table, tiles.iter().find_map(count)) {
             (Some(_), Some(count)) => counted(count, "lock"),
-            _ => "no look yet".to_owned(),
+            _ => "no scan yet".to_owned(),
         };
         let looked = picture.table.as_ref().map(|table| table.begun);
         View { summary, tiles, status, is_warning, looked, tables: vec![("locks", lines)], holders: Vec::new() }
     }
 
-    /// The lines, and the tiles of all rows.
+    /// Returns the lines, and the tiles of all rows.
     fn lines(&self, picture: &Picture, query: &Query) -> (Arc<Lines>, Vec<(String, String)>) {
         let (rows, mut known) = (&picture.rows, self.known.lock().unwrap_or_else(PoisonError::into_inner));
         if known.edition != picture.edition || known.orders.len() >= REMEMBERED {
@@ -121,11 +121,11 @@ impl Views {
     }
 }
 
-/// The indices of the rows that match a query, in the query's sort order.
+/// Returns the indices of the rows that match a query, in the query's sort order.
 pub(super) fn order(rows: &[Row], query: &Query) -> Vec<usize> {
     let mut order = in_order(rows, &query.filter, &query.kinds(), query.sort);
     order.retain(|at| query.show.fits(&rows[*at]));
-    // The page has one column for queues and listening clients.
+    // One column shows queues and listening clients.
     if matches!(query.sort.column, Column::Waiters | Column::Queue) {
         let waiting = |at: &usize| rows[*at].found.waiting();
         let compare = |one: &usize, other: &usize| waiting(other).cmp(&waiting(one));
@@ -146,7 +146,7 @@ fn tiles(picture: &Picture) -> Vec<(String, String)> {
     tiles
 }
 
-/// The part of the rows on the page of a query, and the number of pages.
+/// Returns the rows on the page of a query, and the number of pages.
 pub(super) fn page_of<'a>(order: &'a [usize], query: &Query) -> (&'a [usize], usize, usize) {
     let pages = order.len().div_ceil(PAGE).max(1);
     let first = (query.page.min(pages) - 1) * PAGE;
@@ -208,15 +208,15 @@ fn status(picture: &Picture, now: Instant, every: Duration) -> (String, bool) {
     if let Some(outage) = outage(&picture.server, now) {
         return (outage, true);
     }
-    match (&picture.table, picture.looking) {
+    match (&picture.table, picture.scanning) {
         (Some(table), _) if !words::gaps(table).is_empty() => (shown(&words::gaps(table).join("; ")), true),
         (Some(table), _) => (words::pace(table.took, every), false),
-        (None, Some(looking)) => (words::first_look(looking, now), false),
+        (None, Some(scanning)) => (words::first_scan(scanning, now), false),
         (None, None) => (String::new(), false),
     }
 }
 
-/// The outage of the server, with its start.
+/// Returns the outage of the server, with its start.
 pub(super) fn outage(server: &Server, now: Instant) -> Option<String> {
     let Server::Away { since, .. } = server else { return None };
     let since = moment::before(now.saturating_duration_since(*since));
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!((lines.counts.as_str(), lines.pages, lines.lines.len()), ("rows 101 to 200 of 10000", 100, PAGE));
         assert_eq!(lines.lines[0].key, "stock:9899");
         assert!(tiles.contains(&("held".to_owned(), "10000".to_owned())), "{tiles:?}");
-        assert!(Arc::ptr_eq(&lines, &views.lines(&picture, &query).0), "made once for each look");
+        assert!(Arc::ptr_eq(&lines, &views.lines(&picture, &query).0), "cached within a scan");
         let none = views.lines(&picture, &Query::of(Some("filter=nothing"))).0;
         assert_eq!((none.counts.as_str(), none.pages), ("no lock matches", 1));
         let last = views.lines(&picture, &Query::of(Some("page=4000000000"))).0;

@@ -1,4 +1,4 @@
-//! The number of viewers. Without viewers, there are no looks.
+//! The number of viewers. Without viewers, `serve` does not scan.
 
 use tokio::sync::watch;
 
@@ -6,7 +6,7 @@ use tokio::sync::watch;
 #[derive(Clone, Debug)]
 pub(super) struct Viewers(watch::Sender<usize>);
 
-/// A viewer, until the drop.
+/// A viewer, until dropped.
 #[derive(Debug)]
 pub(super) struct Viewer(watch::Sender<usize>);
 
@@ -21,7 +21,7 @@ impl Viewers {
         Viewer(self.0.clone())
     }
 
-    /// A receiver of the number.
+    /// Returns a receiver of the number.
     pub(super) fn count(&self) -> watch::Receiver<usize> {
         self.0.subscribe()
     }

@@ -24,16 +24,16 @@ use tokio::time::{sleep, timeout};
 /// Maximum number of lines.
 const MOST: usize = 500;
 
-/// Maximum age of a recent result, besides two intervals of the searches.
+/// Maximum age of a recent result, in addition to two search intervals.
 const FRESH: Duration = Duration::from_secs(2);
 
-/// Maximum wait for a recent result.
+/// Timeout of the wait for a recent result.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Maximum depth of the tree.
 const DEEPEST: usize = 8;
 
-/// The search for all browsers. There is none without a viewer.
+/// The search for all browsers, which runs only while there are viewers.
 pub(super) struct Waits {
     viewers: Viewers,
     found: watch::Sender<Option<Arc<Found>>>,
@@ -43,13 +43,13 @@ pub(super) struct Waits {
 pub(super) struct Found {
     server: Server,
     clients: Vec<AnnouncedClient>,
-    /// The start of the search that found the clients.
+    /// The start of the last successful search.
     looked: Instant,
     /// The start of the last search.
     searched: Instant,
 }
 
-/// A browser that follows the waits, until it is dropped.
+/// A browser that follows the waits, until dropped.
 pub(super) struct Following {
     _viewer: Viewer,
     pub(super) found: watch::Receiver<Option<Arc<Found>>>,
@@ -65,7 +65,7 @@ impl Waits {
         Following { _viewer: self.viewers.join(), found: self.found.subscribe() }
     }
 
-    /// A recent result, shared with all viewers. `None` if a search takes too long.
+    /// Returns a recent result, shared by all viewers. `None` after a timeout.
     pub(super) async fn recent(&self, every: Duration) -> Option<Arc<Found>> {
         let (mut following, limit) = (self.follow(), FRESH + 2 * every);
         let is_recent =
@@ -76,7 +76,7 @@ impl Waits {
         }
     }
 
-    /// Searches in a loop while there are viewers. Rests for at least the duration of each search.
+    /// Searches in a loop while there are viewers. Pauses for at least the duration of each search.
     pub(super) async fn look(&self, client: &Client, every: Duration) {
         let mut viewers = self.viewers.count();
         loop {
@@ -84,7 +84,7 @@ impl Waits {
                 std::future::pending::<()>().await;
             }
             let begun = Instant::now();
-            // The borrow ends here, because a `send` during the borrow would deadlock this thread.
+            // End the borrow here, because a `send` during the borrow would deadlock this thread.
             let last = self.found.borrow().clone();
             let found = search(client, last).await;
             self.found.send_replace(Some(Arc::new(found)));
@@ -94,7 +94,7 @@ impl Waits {
     }
 }
 
-/// Reads the records of all processes. After a failure the result has the last records and the reason.
+/// Reads the records of all processes. After a failure, returns the last records and the error.
 async fn search(client: &Client, last: Option<Arc<Found>>) -> Found {
     let (looked, mut clients, mut all) = (Instant::now(), Vec::new(), client.announced_clients());
     let failure: Error = loop {
@@ -130,11 +130,11 @@ struct Awaited {
     name: String,
     holders: Vec<Party>,
     waiters: Vec<Party>,
-    /// Number of waiters without a known process.
+    /// Number of waiters whose process is unknown.
     unknown: u64,
 }
 
-/// The locks with waiters by key.
+/// Returns the locks with waiters by key.
 #[derive(Debug, Default)]
 struct Graph(BTreeMap<String, Awaited>);
 
@@ -159,7 +159,7 @@ impl Graph {
             awaited.name = key.strip_prefix(prefix).unwrap_or(key).to_owned();
             awaited.waiters.sort_by_key(|party| std::cmp::Reverse(party.lasted));
             let Some(row) = by_name.get(awaited.name.as_str()) else { continue };
-            // The ids of permits do not name the processes.
+            // Permit ids do not contain a client.
             let is_named = row.found.kind != FoundKind::Semaphore || awaited.holders.is_empty();
             for hold in row.found.holds.iter().filter(|_| is_named) {
                 if !awaited.holders.iter().any(|party| party.id == client_of(&hold.id)) {
@@ -172,7 +172,7 @@ impl Graph {
         Self(graph)
     }
 
-    /// The locks with waiters that a client holds.
+    /// Returns the contended locks that a client holds.
     fn held_by<'a>(&'a self, id: &'a str) -> impl Iterator<Item = &'a String> {
         let holds = move |awaited: &Awaited| awaited.holders.iter().any(|party| client_of(&party.id) == client_of(id));
         self.0.iter().filter(move |(_, awaited)| holds(awaited)).map(|(key, _)| key)
@@ -182,7 +182,7 @@ impl Graph {
         self.0.values().flat_map(|awaited| &awaited.waiters).any(|party| client_of(&party.id) == client_of(id))
     }
 
-    /// The tree as lines: first the locks whose holders wait for nothing, then circles.
+    /// Returns the tree as lines: first the locks whose holders do not wait, then the cycles.
     fn lines(&self) -> Vec<Line> {
         let (mut tree, mut seen) = (Vec::new(), BTreeSet::new());
         let is_root = |awaited: &Awaited| !awaited.holders.iter().any(|party| self.waits(&party.id));
@@ -192,7 +192,7 @@ impl Graph {
             self.branch(key, 0, "", &mut seen, &mut tree);
         }
         for key in self.0.keys() {
-            self.branch(key, 0, "its waiters wait in a circle; see leasehold deadlocks", &mut seen, &mut tree);
+            self.branch(key, 0, "its waiters wait in a cycle; see leasehold deadlocks", &mut seen, &mut tree);
         }
         tree
     }
@@ -261,7 +261,7 @@ fn line(at: usize, class: &'static str, name: Cell, parts: [Cell; 3], time: Cell
     Line { key: at.to_string(), class, cells }
 }
 
-/// The texts of the page.
+/// Returns the texts of the page.
 pub(super) fn view(found: &Found, sample: &Sample, prefix: &str) -> View {
     let graph = Graph::of(&found.clients, &sample.picture.rows, prefix);
     let lines = graph.lines();
@@ -279,7 +279,7 @@ pub(super) fn view(found: &Found, sample: &Sample, prefix: &str) -> View {
     }
 }
 
-/// The locks with waiters.
+/// Returns the locks with waiters.
 pub(super) fn as_json(found: &Found, sample: &Sample, prefix: &str) -> Value {
     let party = |party: &Party| {
         let process = party.process.as_ref().map(super::past::process_as_json);

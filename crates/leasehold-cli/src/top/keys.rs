@@ -1,11 +1,11 @@
-//! The keys of the terminal.
+//! Keyboard input.
 
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use std::io;
 use std::thread;
 use tokio::sync::mpsc;
 
-/// A key with a function.
+/// A key that `top` handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     Character(char),
@@ -26,7 +26,7 @@ pub(super) enum Key {
     Redraw,
 }
 
-/// Reads the keys on a separate thread, because a read from a terminal cannot be cancelled.
+/// Reads keys on a separate thread, because a terminal read cannot be cancelled.
 pub(super) fn read() -> mpsc::UnboundedReceiver<io::Result<Event>> {
     let (read, events) = mpsc::unbounded_channel();
     thread::spawn(move || {
@@ -41,7 +41,7 @@ pub(super) fn read() -> mpsc::UnboundedReceiver<io::Result<Event>> {
     events
 }
 
-/// The key of an event. `None` for other keys and events, such as a resize.
+/// Returns the key of an event. `None` for other keys and events, such as a resize.
 pub(super) fn key_of(event: &Event) -> Option<Key> {
     let Event::Key(KeyEvent { code, modifiers, kind: KeyEventKind::Press | KeyEventKind::Repeat, .. }) = event else {
         return None;

@@ -2,9 +2,9 @@
 
 use super::keys::Key;
 use crate::overview::column::Column;
-use crate::overview::looks::{Told, Wanted};
 use crate::overview::order::{Sort, in_order};
 use crate::overview::row::Row;
+use crate::overview::scans::{Told, Wanted};
 use crate::overview::{Overview, Picture};
 
 /// The state of the table.
@@ -27,19 +27,19 @@ pub(super) struct State {
     page: usize,
 }
 
-/// The meaning of the keys.
+/// The mode, which defines the meaning of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     Table,
-    /// The user types a filter. Escape restores the previous filter.
+    /// Filter input. Escape restores the previous filter.
     Filter {
         before: String,
     },
-    /// The help, from this line.
+    /// The help, scrolled to this line.
     Help {
         first: usize,
     },
-    /// The state of one lock, from this line. Empty before the first reply.
+    /// The state of one lock, scrolled to this line. Empty before the first reply.
     Inspect {
         name: String,
         lines: Vec<String>,
@@ -73,10 +73,10 @@ impl State {
         }
     }
 
-    /// Handles an event of the looks.
+    /// Handles an event of the scans.
     pub(super) fn take(&mut self, told: Told) {
         match told {
-            // The look started before the pause.
+            // The scan started before the pause.
             Told::Done(_) if self.is_paused => self.overview.answers(),
             Told::Some(_) if self.is_paused => {}
             told => {
@@ -89,7 +89,7 @@ impl State {
         }
     }
 
-    /// Handles a key. Returns its request to the program.
+    /// Handles a key. Returns a request to the program.
     pub(super) fn press(&mut self, key: Key) -> Asked {
         match (key, &mut self.mode) {
             (Key::Interrupt, _) => return Asked::Quit,
@@ -126,7 +126,7 @@ impl State {
         self.keep_within();
     }
 
-    /// Inspects the selected lock, or else the first on the screen.
+    /// Inspects the selected lock, or the first lock on the screen.
     fn inspect(&mut self) {
         if self.selected_at().is_none() {
             self.select(Key::Down);
@@ -136,13 +136,13 @@ impl State {
         }
     }
 
-    /// The place of the selected row in the order.
+    /// Returns the index of the selected row in the order.
     fn selected_at(&self) -> Option<usize> {
         let name = self.selected.as_ref()?;
         self.order.iter().position(|at| self.picture().rows[*at].found.name == *name)
     }
 
-    /// The lock to inspect.
+    /// Returns the lock to inspect.
     pub(super) fn inspected(&self) -> Option<&str> {
         match &self.mode {
             Mode::Inspect { name, .. } => Some(name),
@@ -150,7 +150,7 @@ impl State {
         }
     }
 
-    /// Takes the state of a lock, unless the user has left it.
+    /// Shows the state of a lock, unless the user has left its page.
     pub(super) fn take_inspected(&mut self, of: &str, now: Vec<String>) {
         if let Mode::Inspect { name, lines, .. } = &mut self.mode
             && name == of
@@ -238,28 +238,28 @@ impl State {
         self.is_paused
     }
 
-    /// The name of the selected lock.
+    /// Returns the name of the selected lock.
     pub(super) fn selected(&self) -> Option<&str> {
         self.selected.as_deref()
     }
 
-    /// The scroll position, from 0.
+    /// Returns the scroll position, from 0.
     pub(super) const fn first(&self) -> usize {
         self.first
     }
 
-    /// Number of matching rows.
+    /// Returns the number of matching rows.
     pub(super) fn shown(&self) -> usize {
         self.order.len()
     }
 
-    /// The rows on the screen.
+    /// Returns the rows on the screen.
     pub(super) fn visible(&self) -> impl Iterator<Item = &Row> {
         self.order.iter().skip(self.first).take(self.page).map(|at| &self.picture().rows[*at])
     }
 }
 
-/// The first line after a key that scrolls.
+/// Returns the first line after a scroll key.
 const fn scrolled(first: usize, key: Key, page: usize) -> usize {
     match key {
         Key::Up => first.saturating_sub(1),
@@ -276,21 +276,21 @@ const fn scrolled(first: usize, key: Key, page: usize) -> usize {
 mod tests {
     use super::super::sample::state;
     use super::*;
-    use crate::overview::looks::{Glance, Look};
     use crate::overview::row::Found;
     use crate::overview::sample::lock;
+    use crate::overview::scans::{Glance, Scan};
     use std::time::Instant;
 
     fn names(state: &State) -> Vec<&str> {
         state.visible().map(|row| row.found.name.as_str()).collect()
     }
 
-    /// A table of locks with these numbers of waiters, on a screen with two rows.
+    /// Returns a table of locks with these numbers of waiters, on a screen of two rows.
     fn table(waiters: &[(&str, u64)]) -> State {
         let mut state = state();
         let found = waiters.iter().map(|(name, waiting)| Found { listeners: Some(*waiting), ..lock(name) });
         let now = Instant::now();
-        state.take(Told::Done(Look { begun: now, ended: now, found: found.collect(), is_cut: false, unseen: None }));
+        state.take(Told::Done(Scan { begun: now, ended: now, found: found.collect(), is_cut: false, unseen: None }));
         state.fit(2, 0);
         state
     }
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn same_key_twice_turns_the_order_round() {
         let mut state = table(&[("a", 1), ("b", 3), ("c", 2)]);
-        assert_eq!(names(&state), ["b", "c"], "alike in grants, they come by their waiters");
+        assert_eq!(names(&state), ["b", "c"], "equal grants sort by waiters");
         press(&mut state, "n");
         assert_eq!(names(&state), ["a", "b"]);
         press(&mut state, "n");
@@ -319,7 +319,7 @@ mod tests {
         press(&mut state, "/ord");
         assert_eq!((names(&state), state.filter()), (vec!["order:1"], "ord"));
         press(&mut state, "q");
-        assert_eq!(state.shown(), 0, "a q that is typed does not quit");
+        assert_eq!(state.shown(), 0, "a q in the filter does not quit");
         state.press(Key::Backspace);
         state.press(Key::Enter);
         press(&mut state, "/x");
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_the_first_look_come_before_its_end() {
+    fn rows_of_the_first_scan_come_before_its_end() {
         let mut state = state();
         state.fit(2, 0);
         let begun = Instant::now();
@@ -399,7 +399,7 @@ mod tests {
         state.take(Told::Some(Glance { begun, ended: begun, found }));
         assert_eq!((names(&state), state.picture().table.is_none()), (vec!["a"], true));
         let found = vec![lock("a"), lock("b")];
-        state.take(Told::Done(Look { begun, ended: begun, found, is_cut: false, unseen: None }));
+        state.take(Told::Done(Scan { begun, ended: begun, found, is_cut: false, unseen: None }));
         assert_eq!(names(&state), ["a", "b"]);
     }
 
@@ -408,7 +408,7 @@ mod tests {
         let mut state = table(&[("a", 0)]);
         press(&mut state, "p");
         let now = Instant::now();
-        state.take(Told::Done(Look { begun: now, ended: now, found: vec![lock("b")], is_cut: false, unseen: None }));
+        state.take(Told::Done(Scan { begun: now, ended: now, found: vec![lock("b")], is_cut: false, unseen: None }));
         assert_eq!(names(&state), ["a"]);
         press(&mut state, "p");
         assert!(!state.is_paused());

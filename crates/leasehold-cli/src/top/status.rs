@@ -6,7 +6,7 @@ use crate::overview::words::{self, age};
 use crate::shown::shown;
 use std::time::{Duration, Instant};
 
-/// The status line mentions a longer look.
+/// The status line reports a scan that takes longer.
 const LONG: Duration = Duration::from_secs(2);
 
 /// The urgency of a line.
@@ -16,7 +16,7 @@ pub(super) enum Tone {
     Warning,
 }
 
-/// The first line: age, totals, pattern and server.
+/// Returns the first line: age, totals, pattern and server.
 pub(super) fn title(state: &State, now: Instant) -> String {
     let place = shown(&format!("{} on {}", state.wanted().pattern, state.place()));
     match words::summary(state.picture(), now) {
@@ -25,7 +25,7 @@ pub(super) fn title(state: &State, now: Instant) -> String {
     }
 }
 
-/// The second line: outage, pause, filter, warnings and scroll position.
+/// Returns the second line: outage, pause, filter, warnings and scroll position.
 pub(super) fn status(state: &State, now: Instant) -> (String, Tone) {
     let picture = state.picture();
     if let Some(outage) = words::outage(&picture.server, now) {
@@ -38,15 +38,15 @@ pub(super) fn status(state: &State, now: Instant) -> (String, Tone) {
     if !state.filter().is_empty() {
         parts.push(format!("{} matching {:?}", state.shown(), state.filter()));
     }
-    match (picture.looking, &picture.table) {
-        (Some(looking), None) => parts.push(words::first_look(looking, now)),
+    match (picture.scanning, &picture.table) {
+        (Some(scanning), None) => parts.push(words::first_scan(scanning, now)),
         (Some((since, _)), _) if now.saturating_duration_since(since) > LONG => {
-            parts.push(format!("look running for {}", age(now.saturating_duration_since(since))));
+            parts.push(format!("scan running for {}", age(now.saturating_duration_since(since))));
         }
         (_, Some(table)) => {
             parts.push(words::pace(table.took, state.wanted().every));
         }
-        (None, None) => parts.push("no look yet".to_owned()),
+        (None, None) => parts.push("no scan yet".to_owned()),
     }
     let visible = state.visible().count();
     if (1..state.shown()).contains(&visible) {
@@ -58,7 +58,7 @@ pub(super) fn status(state: &State, now: Instant) -> (String, Tone) {
     (shown(&parts.join("; ")), tone)
 }
 
-/// The last line: the longest list of keys that fits.
+/// Returns the last line: the longest list of keys that fits.
 pub(super) fn footer(state: &State, fits: impl Fn(&str) -> bool) -> String {
     let lines = match state.mode() {
         Mode::Filter { .. } => {
@@ -97,17 +97,17 @@ pub(super) const HELP: [&str; 17] = [
     "p                     pause or resume",
     "q Esc Ctrl-C          quit",
     "",
-    "GRANTS/S      new holders per second between two looks, over the last ten seconds: a lower bound, because some holds start and end between \
-     two looks. Shows - without a complete list of holders.",
-    "HELD FOR      the holder's own statement, after one second; with a > the time that top has seen the hold.",
+    "GRANTS/S      new holders per second, over the last ten seconds: a lower bound, because some holds start and end between two scans. \
+     Shows - without a complete list of holders.",
+    "HELD FOR      as published by the holder after one second; a > marks the time since top first saw the hold.",
     "LEASE LEFT    time until the lock is free without another renewal.",
     "WAITERS       for locks without a queue: clients that listen for a release, including some holders.",
     "QUEUE         waiters in the queue of a fair lock.",
-    "LONGEST WAIT  longest wait in this queue, from the waiters' own statements.",
-    "PROBLEMS      such as a held lock without a lease. Without room for this column, problem locks have a ! before the name.",
+    "LONGEST WAIT  longest wait in this queue, as published by the waiters.",
+    "PROBLEMS      such as a held lock without a lease. On a narrow screen, a ! before the name marks a problem instead.",
     "",
     "A free lock stays in the table for ten seconds.",
-    "All values are from the last look; the first line shows its age.",
+    "All values are from the last scan; the first line shows its age.",
     "A free lock without waiters has no key on the server, so top cannot find it.",
 ];
 
@@ -115,13 +115,13 @@ pub(super) const HELP: [&str; 17] = [
 mod tests {
     use super::super::sample::state;
     use super::*;
-    use crate::overview::looks::{Look, Told};
     use crate::overview::sample::lock;
+    use crate::overview::scans::{Scan, Told};
 
     #[test]
     fn outage_and_its_reason_are_one_line() {
         let (mut state, now) = (state(), Instant::now());
-        state.take(Told::Done(Look { begun: now, ended: now, found: vec![lock("a")], is_cut: false, unseen: None }));
+        state.take(Told::Done(Scan { begun: now, ended: now, found: vec![lock("a")], is_cut: false, unseen: None }));
         state.take(Told::Failed { at: now, why: "connection\nrefused\u{1b}[2J".to_owned() });
         let later = now + Duration::from_millis(7_900);
         let line = r"NO ANSWER for 7 s: connection\nrefused\u{1b}[2J".to_owned();
@@ -133,25 +133,25 @@ mod tests {
     fn names_that_may_not_be_looked_at_are_told_first() {
         let (mut state, now) = (state(), Instant::now());
         let unseen = Some("cannot inspect 3 matching names".to_owned());
-        state.take(Told::Done(Look { begun: now, ended: now, found: Vec::new(), is_cut: false, unseen }));
+        state.take(Told::Done(Scan { begun: now, ended: now, found: Vec::new(), is_cut: false, unseen }));
         let (line, tone) = status(&state, now);
         assert!(line.starts_with("cannot inspect 3 matching names; "), "{line}");
         assert_eq!(tone, Tone::Warning);
     }
 
     #[test]
-    fn look_that_goes_on_is_told() {
+    fn running_scan_is_reported() {
         let (mut state, now) = (state(), Instant::now());
         let at = |seconds| now + Duration::from_secs(seconds);
-        assert_eq!(status(&state, now).0, "no look yet");
+        assert_eq!(status(&state, now).0, "no scan yet");
         state.take(Told::Begun(now));
         state.take(Told::Progress(120));
-        assert_eq!(status(&state, at(3)).0, "first look running for 3 s, 120 locks so far");
-        state.take(Told::Done(Look { begun: now, ended: at(1), found: vec![lock("a")], is_cut: true, unseen: None }));
+        assert_eq!(status(&state, at(3)).0, "first scan running for 3 s, 120 locks so far");
+        state.take(Told::Done(Scan { begun: now, ended: at(1), found: vec![lock("a")], is_cut: true, unseen: None }));
         let (line, tone) = status(&state, at(3));
-        assert!(line.starts_with("TOO MANY LOCKS") && line.ends_with("a look takes 1.0 s, interval 2.0 s"), "{line}");
+        assert!(line.starts_with("TOO MANY LOCKS") && line.ends_with("scan takes 1.0 s, interval 2.0 s"), "{line}");
         assert_eq!(tone, Tone::Warning);
         state.take(Told::Begun(at(3)));
-        assert!(status(&state, at(10)).0.ends_with("look running for 7 s"));
+        assert!(status(&state, at(10)).0.ends_with("scan running for 7 s"));
     }
 }

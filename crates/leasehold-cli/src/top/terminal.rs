@@ -28,12 +28,12 @@ pub(super) fn is_in_front() -> bool {
     tcgetpgrp(stdout()).ok().is_none_or(|front| front == getpgrp())
 }
 
-/// Whether the terminal is in raw mode. A second restore would move the cursor.
+/// Whether the terminal is in raw mode. Restoring it twice would move the cursor.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The screen. A drop or a panic restores the terminal.
 pub(super) struct Screen {
-    /// Never dropped, because its drop prints an error to stderr if the terminal has gone, which panics.
+    /// Never dropped, because dropping it prints to stderr if the terminal is closed, which panics.
     terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>,
 }
 
@@ -42,7 +42,7 @@ impl Screen {
     ///
     /// # Errors
     ///
-    /// No terminal for keys, or a write to stdout fails.
+    /// No terminal accepts keys, or a write to stdout fails.
     pub(super) fn open() -> Result<Self, Failure> {
         restore_at_panics();
         enter()?;
@@ -65,7 +65,7 @@ impl Screen {
         drawn.map(|_| ()).map_err(|error| unwritten(&error))
     }
 
-    /// Makes the next call draw everything.
+    /// Makes the next call redraw the whole screen.
     ///
     /// # Errors
     ///
@@ -80,7 +80,7 @@ impl Screen {
         restore();
     }
 
-    /// Switches the terminal again.
+    /// Switches the terminal back to raw mode and the alternate screen.
     ///
     /// # Errors
     ///
@@ -107,7 +107,7 @@ fn enter() -> Result<(), Failure> {
     })
 }
 
-/// Restores the terminal. Ignores errors of a terminal that has gone.
+/// Restores the terminal. Ignores errors of a closed terminal.
 fn restore() {
     if !IS_TAKEN.swap(false, Ordering::Relaxed) {
         return;
@@ -116,7 +116,7 @@ fn restore() {
     let _ = disable_raw_mode();
 }
 
-/// Restores the terminal before the message of a panic. A panic of another thread does not end the program.
+/// Restores the terminal before a panic message. A panic of another thread does not end the program.
 fn restore_at_panics() {
     let (tell, own) = (panic::take_hook(), thread::current().id());
     panic::set_hook(Box::new(move |info| {
@@ -136,7 +136,7 @@ mod tests {
     use std::io::Read as _;
     use std::process::Command;
 
-    /// The variable under which this test runs itself as the program that panics.
+    /// The variable that makes this test binary run as the panicking program.
     const PANICS: &str = "LEASEHOLD_TEST_PANICS";
 
     #[test]

@@ -14,7 +14,7 @@ use std::time::Instant;
 /// Width of the gap between two columns.
 const GAP: u16 = 1;
 
-/// The columns by priority: a narrow screen only shows the first ones. The sort column comes after the name.
+/// The columns by priority, because a narrow screen omits the last columns. The sort column follows the name.
 const WANTED: [Column; 10] = [
     Column::Name,
     Column::Held,
@@ -28,7 +28,7 @@ const WANTED: [Column; 10] = [
     Column::Problems,
 ];
 
-/// The columns that use the remaining width.
+/// The columns that share the remaining width.
 const GROWING: [Column; 4] = [Column::Name, Column::Holder, Column::Kind, Column::Problems];
 
 /// Whether to use colours. The table has the same information without colours.
@@ -50,7 +50,7 @@ impl Colours {
     }
 }
 
-/// The lines of the screen. A low screen omits the title, then the column titles.
+/// Lays out the lines of the screen. A low screen omits the title, then the column titles.
 struct Places {
     title: Option<u16>,
     status: Option<u16>,
@@ -76,7 +76,7 @@ impl Places {
         }
     }
 
-    /// The first line and the height of the help, which covers the rows and the column titles.
+    /// Returns the first line and the height of the help, which covers rows and column titles.
     const fn help(&self) -> (u16, u16) {
         match self.head {
             Some(head) => (head, self.rows.1 + 1),
@@ -85,17 +85,17 @@ impl Places {
     }
 }
 
-/// Number of rows on a screen.
+/// Returns the number of rows on a screen.
 pub(super) fn rows_of(area: Rect) -> usize {
     usize::from(Places::of(area.height).rows.1)
 }
 
-/// The last scroll position of the help.
+/// Returns the last scroll position of the help.
 pub(super) fn last_help_of(area: Rect) -> usize {
     help_lines(area.width).len().saturating_sub(usize::from(Places::of(area.height).help().1))
 }
 
-/// Draws everything.
+/// Draws the whole screen.
 pub(super) fn draw(state: &State, now: Instant, colours: Colours, area: Rect, buffer: &mut Buffer) {
     let places = Places::of(area.height);
     let mut line = |y: Option<u16>, text: &str, style: Style| {
@@ -160,7 +160,7 @@ fn table(state: &State, colours: Colours, head: Option<Rect>, area: Rect, buffer
         buffer.set_style(Rect { y, height: 1, ..area }, style);
         for (column, x, width) in &columns {
             let text = column.text(row);
-            // Without the column of problems, a mark before the name shows a problem.
+            // Without the problems column, a mark before the name shows a problem.
             let text = if *column == Column::Name && hides_problems && !row.found.problems.is_empty() {
                 format!("! {text}")
             } else {
@@ -171,7 +171,7 @@ fn table(state: &State, colours: Colours, head: Option<Rect>, area: Rect, buffer
     }
 }
 
-/// The columns that fit, each with its position and width.
+/// Returns the columns that fit, each with its position and width.
 fn columns(rows: &[&Row], sorted: Column, room: u16) -> Vec<(Column, u16, u16)> {
     let mut widths: Vec<(Column, u16)> = Vec::new();
     let mut left = room;
@@ -212,7 +212,7 @@ fn grow(widths: &mut [(Column, u16)], mut left: u16, wish: impl Fn(Column) -> u1
     }
 }
 
-/// Minimum width of a column, for its title with the sort mark and for common cells.
+/// Returns the minimum width of a column, for its title with the sort mark and for typical cells.
 const fn least(column: Column) -> u16 {
     match column {
         Column::Name | Column::Lease | Column::Problems => 12,
@@ -272,7 +272,7 @@ fn put(buffer: &mut Buffer, place: Rect, text: &str, style: Style) {
     buffer.set_stringn(end, place.y, "\u{2026}", 1, style);
 }
 
-/// Width of a text in cells.
+/// Returns the width of a text in cells.
 fn width(text: &str) -> u16 {
     u16::try_from(Span::raw(text).width()).unwrap_or(u16::MAX)
 }

@@ -13,7 +13,7 @@ use leasehold::inspect::{FoundKind, HeldPermit, LockState};
 /// The holds of a process.
 pub(super) struct Found {
     pub(super) hits: Vec<Hit>,
-    /// Holds that could not be found or cannot be freed.
+    /// Messages about holds that could not be found or cannot be freed.
     pub(super) notes: Vec<String>,
 }
 
@@ -23,11 +23,11 @@ struct Member {
     person: Option<Person>,
 }
 
-/// Searches for everything that a process holds.
+/// Searches for all holds of a process.
 ///
 /// # Errors
 ///
-/// The process is unknown, or the server does not answer.
+/// The process is unknown, or the server does not reply.
 pub(super) async fn find(client: &Client, process: &str, prefix: &str) -> Result<Found, Failure> {
     let members = members(client, process).await?;
     let (mut hits, mut notes) = (Vec::new(), Vec::new());
@@ -50,7 +50,7 @@ pub(super) async fn find(client: &Client, process: &str, prefix: &str) -> Result
     Ok(Found { hits, notes })
 }
 
-/// The clients of the process, or of all processes of the host, that a text names.
+/// Returns the clients of a named process, or of all processes of a named host.
 async fn members(client: &Client, process: &str) -> Result<Vec<Member>, Failure> {
     if let Some((pid, host)) = process.split_once('@') {
         let pid: Option<u32> = match pid {
@@ -91,12 +91,12 @@ fn usage(process: &str) -> Failure {
     Failure::new(Exit::Usage, text)
 }
 
-/// The holds of the process on one lock, and a note for each that the process has released but keeps busy: its job is
-/// done, so its death changes nothing.
+/// Returns the process's holds of one lock, and a note for each released hold that keeps the lock busy. Such a hold
+/// belongs to a completed job.
 async fn holds(client: &Client, state: &LockState, members: &[Member]) -> Result<(Vec<String>, Vec<Hit>), Failure> {
     let is_theirs = |id: &str| members.iter().any(|member| member.id == client_of(id));
     let listed = state.holders.iter().chain(&state.readers);
-    // The search only returns the first readers of a long list.
+    // The search returns only the first readers of a long list.
     let all = u64::try_from(listed.clone().count()).is_ok_and(|count| count >= state.held);
     if all && !listed.clone().any(|holder| is_theirs(holder.id.as_str())) {
         return Ok(<_>::default());
@@ -116,7 +116,7 @@ fn still_busy(name: &str, hold: &Hold) -> String {
     )
 }
 
-/// Ids of permits do not name a client, so only the process's own record lists its permits.
+/// Returns the permits that the process's record lists, because permit ids do not contain a client.
 async fn permits(client: &Client, state: &LockState, members: &[Member]) -> Result<Vec<Hit>, Failure> {
     let people = || members.iter().filter_map(|member| member.person.as_ref());
     if people().all(Person::holds_nothing) {
@@ -129,7 +129,7 @@ async fn permits(client: &Client, state: &LockState, members: &[Member]) -> Resu
     Ok(theirs.collect())
 }
 
-/// A bare semaphore whose permits the process's record lists. The server only stores their number.
+/// Returns a note for a bare semaphore whose permits the process's record lists. The server stores only their number.
 fn counted(state: &LockState, members: &[Member], prefix: &str) -> Option<String> {
     let key = format!("{prefix}{}", state.name);
     let is_held = members.iter().filter_map(|member| member.person.as_ref()).any(|person| person.holds(&key));

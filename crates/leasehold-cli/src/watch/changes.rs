@@ -1,11 +1,11 @@
-//! The changes between two looks at the same locks.
+//! The changes between two scans of the same locks.
 
 use super::Locks;
 use leasehold::inspect::{FoundKind, LockState};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A lock of one look.
+/// A lock in one scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Looked {
     kind: FoundKind,
@@ -32,11 +32,11 @@ pub(super) struct Change {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// The first look found this holder.
+    /// The first scan found this holder.
     Held(String),
     Granted(String),
     Released(String),
-    /// The lease may have expired since the last look.
+    /// The lease may have expired since the last scan.
     Lost(String),
     /// The number of waiters has changed.
     Waiting {
@@ -45,7 +45,7 @@ pub(super) enum Event {
     },
 }
 
-/// The locks of the first look.
+/// Returns the locks of the first scan as changes.
 pub(super) fn at_first(now: &Locks) -> Vec<Change> {
     let held = |change: Change| match change.event {
         Event::Granted(id) => Change { event: Event::Held(id), ..change },
@@ -54,7 +54,7 @@ pub(super) fn at_first(now: &Locks) -> Vec<Change> {
     between(&Locks::new(), now, Duration::ZERO).into_iter().map(held).collect()
 }
 
-/// The changes between two looks. The end of a hold comes before the start of the next one.
+/// Returns the changes between two scans. The end of a hold precedes the start of the next hold.
 pub(super) fn between(before: &Locks, now: &Locks, elapsed: Duration) -> Vec<Change> {
     let gone = before.keys().filter(|name| !now.contains_key(*name));
     let mut changes = Vec::new();
@@ -77,7 +77,7 @@ pub(super) fn between(before: &Locks, now: &Locks, elapsed: Duration) -> Vec<Cha
     changes
 }
 
-/// The change of the number of waiters.
+/// Returns a change of the number of waiters.
 fn waiting(old: Option<&Looked>, new: Option<&Looked>) -> Option<Event> {
     let count = |lock: Option<&Looked>| lock.and_then(|lock| lock.waiters).unwrap_or_default();
     let (before, now) = (count(old), count(new));

@@ -183,7 +183,7 @@ fn clock_that_is_stepped_is_found() {
     // A time of 2026, and the clock stands still there.
     let clock = Arc::new(WallClock::at_micros(1_790_000_000_000_000));
     let server = well().clock(&clock).start();
-    has_fault(&examined(&server, &[]), "clock", "was stepped, or runs at another rate");
+    has_fault(&examined(&server, &[]), "clock", "jumped, or runs at the wrong rate");
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn full_server_is_not_told_as_a_lack_of_rights() {
     let done = examined(&server, &[]);
     assert_eq!(done.code(), 1, "{done:?}");
     let rights = faults(&done).into_iter().find(|line| line.contains(" rights ")).expect("a fault");
-    assert!(rights.contains("OOM") && rights.contains("; the server is full"), "{rights}");
+    assert!(rights.contains("OOM") && rights.contains("; the server is out of memory"), "{rights}");
     for wrong in ["docs/security.md", "allow "] {
         assert!(!done.stdout.contains(wrong), "{wrong}: {}", done.stdout);
     }

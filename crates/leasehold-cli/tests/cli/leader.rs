@@ -58,7 +58,7 @@ fn candidate_on_a_full_server_is_not_ready_and_leads_once_there_is_memory() {
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     let candidate = candidate(&server, &["x", "--health", "127.0.0.1:0"], "echo leads; sleep 100").start();
     let address = health(&candidate);
-    until("it says why", || get(&address, "/ready").body.contains("the server is full"));
+    until("it says why", || get(&address, "/ready").body.contains("the server is out of memory"));
     assert_eq!(statuses(&address), [200, 503, 503, 503]);
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
     candidate.says("leads");

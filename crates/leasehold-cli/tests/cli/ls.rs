@@ -145,7 +145,7 @@ fn long_holds_are_found_by_what_holders_say() {
     let done = listed(&[&pattern, "--held-longer-than", "1s", "--json"]);
     let seen = objects(&done.stdout);
     assert!(seen.len() == 1 && seen[0]["held_ms"].as_u64().is_some_and(|age| age >= 1_000), "{seen:?}");
-    assert!(done.line().contains("left out 1 held lock"), "{done:?}");
+    assert!(done.line().contains("omitted 1 held lock"), "{done:?}");
     assert!(listed_as_json(&[&pattern, "--held-longer-than", "1h"]).is_empty());
 }
 
@@ -186,7 +186,7 @@ fn names_that_may_not_be_looked_at_are_told_of() {
     let blind = as_user("blind", &["ls"]).finish();
     assert!(blind.stderr.contains(&hidden("2 matching names")), "{blind:?}");
     let watch = as_user("blind", &["watch", "*", "--every", "50ms"]).start();
-    watch.shows(&format!("the server refuses looks: {}", hidden("2 matching names")));
+    watch.shows(&format!("the server refuses scans: {}", hidden("2 matching names")));
 }
 
 #[test]

@@ -231,12 +231,12 @@ fn many_other_keys_leave_the_keys_of_the_terminal_alive() {
     let proxy = Proxy::to(&server);
     proxy.delay(Way::Both, Duration::from_millis(30));
     let mut screen = Screen::of_top_at(&proxy.url(), &[], 100, 10);
-    screen.shows("first look running for");
+    screen.shows("first scan running for");
     screen.types("?");
     screen.shows("sort by name, kind");
     assert!(!screen.text().contains(" old: "), "the first look goes on");
     screen.types("?");
-    screen.shows("first look running for");
+    screen.shows("first scan running for");
     proxy.delay(Way::Both, Duration::ZERO);
     screen.shows("\nstock");
     screen.types("q");

@@ -205,7 +205,7 @@ fn process_loses_everything_that_it_holds_and_no_other_does() {
     }
     assert_eq!(server.command(&["ZCARD", "{supplier}:timeout"]).as_int(), Some(0));
     assert!(exists(&server, "other"));
-    assert!(free(client.id().as_str()).stdout.contains("holds nothing"));
+    assert!(free(client.id().as_str()).stdout.contains("holds no lock"));
     assert!(free(JVM).stdout.starts_with("other: freed; "));
     drop((guards, client));
 }
@@ -226,7 +226,7 @@ fn process_that_adopted_a_lock_loses_it_and_the_first_process_does_not() {
     until("the adopter lists the hold", || !lists().is_empty());
     let free = |process: &str| leasehold(&server).args(["unlock", "--yes", "--process", process]).finish();
     let done = free(web.id().as_str());
-    assert!(done.stdout.contains("holds nothing"), "{done:?}");
+    assert!(done.stdout.contains("holds no lock"), "{done:?}");
     assert!(exists(&server, "order"));
     let done = free(worker.id().as_str());
     assert!(done.stdout.starts_with("order: freed; "), "{done:?}");
@@ -271,7 +271,7 @@ fn period_is_open_again_if_its_process_died_and_stays_closed_if_its_process_ende
     assert_eq!(again(&done).stdout, "ran\n");
     let lock = format!("{done}@4711");
     let freed = free(&process_of(&lock));
-    assert!(freed.code() == 0 && freed.stdout.contains("holds nothing") && freed.line().contains(&lock), "{freed:?}");
+    assert!(freed.code() == 0 && freed.stdout.contains("holds no lock") && freed.line().contains(&lock), "{freed:?}");
     again(&done).fails_with(75, &["has already run"]);
     assert_eq!(unlock(&[&lock, "--yes"]).finish().code(), 0);
     assert_eq!(again(&done).stdout, "ran\n");

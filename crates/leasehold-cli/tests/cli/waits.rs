@@ -30,11 +30,11 @@ fn full_server_refuses_a_try_and_delays_a_wait_until_it_has_memory() {
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     for options in [&["--try"][..], &["--wait", "300ms"], &["--try", "--fair"], &["--try", "--permits", "2"]] {
         let done = run(&server, &[options, &["x", "--", "true"]].concat()).finish();
-        done.fails_with(69, &["the server is full: free memory or raise maxmemory"]);
+        done.fails_with(69, &["the server is out of memory: free memory or raise maxmemory"]);
     }
     let waits = run(&server, &["--verbose", "x", "--", "echo", "ran"]).start();
     until("it says why it waits", || waits.stderr().contains("waiting for the lock \"x\"; "));
-    assert!(waits.stderr().contains("the server is full"), "{}", waits.stderr());
+    assert!(waits.stderr().contains("the server is out of memory"), "{}", waits.stderr());
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
     let done = waits.finish();
     assert_eq!((done.code(), done.stdout.as_str()), (0, "ran\n"), "{done:?}");

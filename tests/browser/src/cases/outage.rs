@@ -28,7 +28,7 @@ pub(super) async fn page_says_so_and_goes_on(driver: &Driver) {
     server.restart();
     hold("later");
     soon("the server is back, and the page goes on", page.says("#locks tbody", "later").await);
-    soon("nothing is said of the outage any more", page.says("#status:not(.warning)", "a look takes").await);
+    soon("nothing is said of the outage any more", page.says("#status:not(.warning)", "scan takes").await);
     site.freeze(true);
     soon(
         "leasehold serve is frozen, and the page says so",

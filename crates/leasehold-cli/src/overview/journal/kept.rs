@@ -1,4 +1,4 @@
-//! A past hold in the least memory.
+//! A compact past hold.
 
 use super::super::row::Process;
 use super::{Outcome, Past};
@@ -6,7 +6,7 @@ use leasehold::inspect::FoundKind;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A [`Past`] without the name of its lock, and with a packed id.
+/// A [`Past`] with a packed id and without the name of its lock.
 #[derive(Debug)]
 pub(super) struct Kept {
     number: u64,
@@ -30,7 +30,7 @@ enum Half {
 /// The id of a hold.
 #[derive(Debug)]
 enum Id {
-    /// A client and the number of its hold, as leasehold and Redisson write them.
+    /// A client id and a hold number, the format of leasehold and Redisson.
     Numbered([u8; 16], u64),
     Other(Box<str>),
 }
@@ -40,7 +40,7 @@ impl Kept {
         self.number
     }
 
-    /// The size in bytes, without the process.
+    /// Returns the size in bytes, without the process.
     pub(super) const fn bytes(&self) -> usize {
         let text = match &self.id {
             Id::Numbered(..) => 0,
@@ -49,7 +49,7 @@ impl Kept {
         size_of::<Self>() + text
     }
 
-    /// The hold of the lock with this name.
+    /// Restores the hold of the lock with this name.
     pub(super) fn past(&self, name: &Arc<str>) -> Past {
         Past {
             number: self.number,

@@ -1,23 +1,23 @@
-//! The processes of past holds, each once.
+//! The processes of past holds, deduplicated.
 
 use super::super::row::Process;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Size of a process in bytes, besides its texts.
+/// Size of a process in bytes, without its texts.
 const PROCESS_BYTES: usize = 200;
 
-/// The processes.
+/// The deduplicated processes.
 #[derive(Debug, Default)]
 pub(super) struct Processes {
     all: HashSet<Arc<Process>>,
     bytes: usize,
-    /// Number of forgotten holds since the last removal of unused processes.
+    /// Number of dropped holds since the last removal of unused processes.
     forgotten: usize,
 }
 
 impl Processes {
-    /// The shared copy of a process.
+    /// Returns the shared copy of a process.
     pub(super) fn share(&mut self, process: &Arc<Process>) -> Arc<Process> {
         if let Some(known) = self.all.get(process) {
             return known.clone();
@@ -27,12 +27,12 @@ impl Processes {
         process.clone()
     }
 
-    /// The size in bytes, at least that of the used processes.
+    /// Returns the size in bytes, including unused processes that still remain.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Counts a forgotten hold, and removes the unused processes after a quarter as many holds as there are processes.
+    /// Counts a dropped hold. Removes unused processes once the dropped holds reach a quarter of the processes.
     pub(super) fn forget_one(&mut self) {
         self.forgotten += 1;
         if self.forgotten * 4 > self.all.len() {

@@ -1,4 +1,4 @@
-//! The state of a candidate, and the answers to health checks.
+//! The state of a candidate, and the responses to health checks.
 
 use crate::run::hold::Held;
 use crate::run::record::escaped_label;
@@ -18,10 +18,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// Interval between two looks at the leader.
+/// Interval between inspections of the leader.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The time for a reply. A candidate without a reply cannot take over.
+/// Timeout of a reply. A candidate without a reply cannot take over.
 const REPLY: Duration = Duration::from_secs(2);
 
 /// The state that a candidate reports.
@@ -32,23 +32,23 @@ pub(super) struct Health {
 }
 
 enum State {
-    /// The candidate has no reply of the server yet.
+    /// The candidate has not received a reply from the server yet.
     Starting,
-    /// The candidate campaigns, and the server answers.
+    /// The candidate campaigns, and the server replies.
     Following { leader: Option<String> },
-    /// The candidate was granted the leadership.
+    /// The candidate leads.
     Leading { hold: HoldToken, token: Option<FencingToken> },
-    /// The server does not answer.
+    /// The server does not reply, or refuses the election.
     Failing { why: String },
 }
 
-/// The state at the moment of a check.
+/// The state at the time of a check.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Now {
     Starting,
     Following,
     Leading,
-    /// The leadership is lost or about to end, and the command is being stopped.
+    /// The leadership is lost or about to end, and `leasehold` stops the command.
     Stopping,
     Failing,
 }
@@ -78,7 +78,7 @@ impl Health {
         *self.state() = State::Leading { hold: held.token(), token: held.fencing_token() };
     }
 
-    /// Sets the state after a term. The next look shows whether the server answers.
+    /// Sets the state after a term. The next inspection shows whether the server replies.
     pub(super) fn campaigns(&self) {
         *self.state() = State::Starting;
     }
@@ -88,7 +88,7 @@ impl Health {
         let lock = client.fenced_lock(&self.name);
         loop {
             let state = match timeout(REPLY, lock.inspect()).await {
-                // The server refuses every grant, such as without memory.
+                // The server refuses every grant, for example because it is out of memory.
                 Ok(Ok(None)) if target.trouble.borrow().is_some() => {
                     State::Failing { why: target.trouble.borrow().clone().unwrap_or_default() }
                 }
@@ -98,14 +98,14 @@ impl Health {
                     State::Following { leader: None }
                 }
                 Ok(Err(error)) => State::Failing { why: error.to_string() },
-                Err(_) => State::Failing { why: format!("the server did not answer within {REPLY:?}") },
+                Err(_) => State::Failing { why: format!("the server did not reply within {REPLY:?}") },
             };
             *self.state() = state;
             sleep(LOOK).await;
         }
     }
 
-    /// The answers to health checks.
+    /// Returns the routes of the health checks.
     pub(super) fn router(self: Arc<Self>) -> Router {
         let path =
             |is_well: fn(Now) -> bool| get(async move |Extracted(health): Extracted<Arc<Self>>| health.answer(is_well));
@@ -147,7 +147,7 @@ impl Health {
         let (now, token, leader, error) = match &*state {
             State::Starting => (Now::Starting, None, None, None),
             State::Following { leader } => (Now::Following, None, leader.as_ref(), None),
-            // The token reads the clock, also after a pause of this process.
+            // The token reads the clock, so it also detects a loss during a pause of this process.
             State::Leading { hold, .. } if hold.is_cancelled() || self.is_stopping.load(Ordering::Acquire) => {
                 (Now::Stopping, None, None, None)
             }

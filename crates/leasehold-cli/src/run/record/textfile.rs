@@ -1,4 +1,4 @@
-//! The metrics of the last run of a name, in a file for the textfile collector of node_exporter.
+//! The metrics of a name's last run, in a file for the textfile collector of node_exporter.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,19 +11,19 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const METRICS: [(&str, &str); 9] = [
     ("last_start_timestamp_seconds", "When the last command under the lock started."),
     ("last_success_timestamp_seconds", "When a command under the lock last ended with 0 while the lock was held."),
-    ("last_end_timestamp_seconds", "When the last run ended, except those that found the lock busy."),
+    ("last_end_timestamp_seconds", "When the last run ended, except runs that found the lock busy."),
     ("last_busy_timestamp_seconds", "When a run last found the lock busy."),
     ("wait_seconds", "How long the last command waited for server and lock."),
     ("hold_seconds", "How long the last command held the lock."),
-    ("exit_code", "Exit code of the last run, except those that found the lock busy; 128 + n for a signal."),
+    ("exit_code", "Exit code of the last run, except runs that found the lock busy; 128 + n for a signal."),
     ("lost", "Whether the last command lost its lock."),
     ("running", "Whether a command runs under the lock, unless leasehold was killed."),
 ];
 
-/// The longest escaped name in a file name, which a system limits to 255 bytes.
+/// Maximum length of an escaped name in a file name. File names have at most 255 bytes.
 const LONGEST: usize = 160;
 
-/// The file of one name. Its values come from the file of the last run.
+/// The file of one name, with the values of its last run.
 pub(super) struct TextFile {
     folder: PathBuf,
     name: String,
@@ -40,7 +40,7 @@ impl TextFile {
         file
     }
 
-    /// Checks that the folder takes files.
+    /// Checks that files can be created in the folder.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl TextFile {
         self.failed(code);
     }
 
-    /// A run without a command. Another run of this name may have one.
+    /// Records a run without a command. Another run of this name may execute a command.
     pub(super) fn failed(&mut self, code: u8) {
         self.set("last_end_timestamp_seconds", now());
         self.set("exit_code", f64::from(code));
@@ -77,11 +77,11 @@ impl TextFile {
         self.set("last_busy_timestamp_seconds", now());
     }
 
-    /// Replaces the file at once, so that a collector never reads a half of it.
+    /// Replaces the file atomically, because a collector may read it at any time.
     ///
     /// # Errors
     ///
-    /// Those of the file system.
+    /// The file system returns an error.
     pub(super) fn write(&self) -> io::Result<()> {
         let path = self.temporary();
         fs::write(&path, self.text())?;
@@ -96,7 +96,7 @@ impl TextFile {
         self.folder.join(format!("leasehold_{}.prom", escaped(&self.name)))
     }
 
-    /// A file that the collector does not read.
+    /// Returns the path of a temporary file, which the collector does not read.
     fn temporary(&self) -> PathBuf {
         self.folder.join(format!(".leasehold_{}.{}.tmp", escaped(&self.name), std::process::id()))
     }
@@ -105,7 +105,7 @@ impl TextFile {
         let label = escaped_label(&self.name);
         METRICS.iter().fold(String::new(), |mut text, (metric, help)| {
             if let Some(value) = self.values.get(metric) {
-                // A string takes every text.
+                // Writing to a string cannot fail.
                 let _ = writeln!(
                     text,
                     "# HELP leasehold_run_{metric} {help}\n# TYPE leasehold_run_{metric} gauge\nleasehold_run_{metric}{{lock=\"{label}\"}} {value}"
@@ -116,12 +116,12 @@ impl TextFile {
     }
 }
 
-/// A name as the value of a label.
+/// Escapes a name for a label value.
 pub(in crate::run) fn escaped_label(name: &str) -> String {
     name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// A line of the file, which belongs to one name.
+/// Parses a line of the file.
 fn read(line: &str) -> Option<(&'static str, f64)> {
     let (found, rest) = line.strip_prefix("leasehold_run_")?.split_once('{')?;
     let (metric, _) = METRICS.iter().find(|(metric, _)| *metric == found)?;
@@ -133,7 +133,7 @@ fn now() -> f64 {
     (since.as_secs_f64() * 1e3).round() / 1e3
 }
 
-/// A name as a part of a file name. Different names stay different.
+/// Escapes a name for a file name. Different names stay different.
 fn escaped(name: &str) -> String {
     let mut text = name.bytes().fold(String::new(), |mut text, byte| {
         if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
@@ -144,7 +144,7 @@ fn escaped(name: &str) -> String {
         text
     });
     if text.len() > LONGEST {
-        // FNV-1a: the file of a name must not change with the toolchain.
+        // FNV-1a, because a name's file must not change with the toolchain.
         let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, fold);
         text.truncate(LONGEST);

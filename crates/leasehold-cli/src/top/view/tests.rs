@@ -1,17 +1,17 @@
-//! Pictures of the table at several sizes, kept as text in `screens/`.
+//! Snapshots of the table at several sizes, in `screens/`.
 
 use super::super::keys::Key;
 use super::super::sample::state;
 use super::*;
-use crate::overview::looks::{Look, Told};
 use crate::overview::row::Found;
 use crate::overview::sample::{hold, lock};
+use crate::overview::scans::{Scan, Told};
 use leasehold::inspect::FoundKind;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use std::time::Duration;
 
-/// The text of a screen, without the blanks at the ends of its lines.
+/// Returns the text of a screen, without trailing blanks.
 fn screen(state: &mut State, now: Instant, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a screen in memory");
     let drawn = terminal.draw(|frame| {
@@ -25,7 +25,7 @@ fn screen(state: &mut State, now: Instant, width: u16, height: u16) -> String {
     lines.collect()
 }
 
-/// Locks of several kinds, in a table that is three seconds old.
+/// Returns a three-second-old table with locks of several kinds.
 fn sample_table() -> (State, Instant) {
     let (mut state, now) = (state(), Instant::now());
     let (seconds, minutes) = (Duration::from_secs, |minutes: u64| Duration::from_secs(60 * minutes));
@@ -60,7 +60,7 @@ fn sample_table() -> (State, Instant) {
             found.retain(|found| found.name != "gate");
         }
         let ended = begun + Duration::from_millis(12);
-        state.take(Told::Done(Look { begun, ended, found, is_cut: false, unseen: None }));
+        state.take(Told::Done(Scan { begun, ended, found, is_cut: false, unseen: None }));
     }
     (state, now + seconds(5))
 }
@@ -168,5 +168,5 @@ fn cells_that_are_cut_say_so() {
     let mut buffer = Buffer::empty(Rect::new(0, 0, 6, 1));
     put(&mut buffer, Rect::new(0, 0, 4, 1), "\u{5728}\u{5eab}\u{6771}", Style::new());
     let text: String = buffer.content().iter().map(ratatui::buffer::Cell::symbol).collect();
-    assert_eq!(text.trim_end(), "\u{5728} \u{2026}", "a wide letter leaves no half of itself");
+    assert_eq!(text.trim_end(), "\u{5728} \u{2026}", "a wide character is never cut in half");
 }

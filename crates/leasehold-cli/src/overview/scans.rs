@@ -1,4 +1,4 @@
-//! Looks at the server with many short commands.
+//! Scans the server with many short commands.
 
 use super::foreign::Foreign;
 use super::row::Found;
@@ -13,48 +13,48 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
-/// Maximum number of locks in a look, which bounds the memory of this process.
+/// Maximum number of locks in a scan, which bounds the memory of this process.
 pub(crate) const MOST: usize = 20_000;
 
-/// Number of locks in a batch of process requests.
+/// Number of locks for which one batch requests the processes.
 const AT_ONCE: usize = 32;
 
 /// Interval of progress events.
 const PROGRESS: Duration = Duration::from_millis(250);
 
-/// Minimum pause after a failed look.
+/// Minimum pause after a failed scan.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
-/// An event of the looks.
+/// An event of the scans.
 #[derive(Debug)]
 pub(crate) enum Told {
-    /// A look started.
+    /// A scan started.
     Begun(Instant),
-    /// The number of locks so far in the current look.
+    /// The number of locks so far in the current scan.
     Progress(usize),
-    Done(Look),
-    /// The result of a look at some locks.
+    Done(Scan),
+    /// Some locks were inspected.
     Some(Glance),
-    /// The look failed temporarily.
+    /// The scan failed temporarily.
     Failed {
         at: Instant,
         why: String,
     },
 }
 
-/// The result of a look.
+/// The result of a scan.
 #[derive(Debug)]
-pub(crate) struct Look {
+pub(crate) struct Scan {
     pub(crate) begun: Instant,
     pub(crate) ended: Instant,
     pub(crate) found: Vec<Found>,
-    /// Whether the look ended early because of too many locks.
+    /// Whether the scan stopped at the maximum number of locks.
     pub(crate) is_cut: bool,
     /// The message about names that this user may not inspect.
     pub(crate) unseen: Option<String>,
 }
 
-/// The result of a look at some locks.
+/// An inspection of some locks.
 #[derive(Debug)]
 pub(crate) struct Glance {
     pub(crate) begun: Instant,
@@ -63,18 +63,18 @@ pub(crate) struct Glance {
     pub(crate) found: Vec<(String, Option<Found>)>,
 }
 
-/// The settings of the looks.
+/// The settings of the scans.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) pattern: String,
-    /// Empty means all kinds of locks.
+    /// The kinds of locks. Empty means all kinds.
     pub(crate) kinds: Vec<FoundKind>,
-    /// The interval between the starts of two looks.
+    /// The interval between the starts of two scans.
     pub(crate) every: Duration,
 }
 
-/// Looks at the server while there are viewers, until a permanent failure. Rests for at least the duration of each look,
-/// so that looks use at most half of the capacity of one connection.
+/// Scans the server while there are viewers, until a permanent failure. Pauses after each scan for at least its
+/// duration, so scans use at most half the capacity of one connection.
 pub(crate) async fn repeat(
     client: &Client,
     wanted: &Wanted,
@@ -85,16 +85,16 @@ pub(crate) async fn repeat(
     let mut is_first = true;
     loop {
         if viewers.wait_for(|viewers| *viewers > 0).await.is_err() {
-            // The table has gone, and the caller drops this future.
+            // The table has ended, and the caller drops this future.
             std::future::pending::<()>().await;
         }
         let begun = Instant::now();
         tell(&told, Told::Begun(begun));
-        let rest = match look(client, wanted, foreign, begun, is_first, &told).await {
-            Ok(look) => {
+        let rest = match scan(client, wanted, foreign, begun, is_first, &told).await {
+            Ok(scan) => {
                 is_first = false;
                 let took = begun.elapsed();
-                tell(&told, Told::Done(look));
+                tell(&told, Told::Done(scan));
                 wanted.every.saturating_sub(took).max(took)
             }
             Err(error) if passes(&error) => {
@@ -112,17 +112,17 @@ fn tell(told: &mpsc::UnboundedSender<Told>, what: Told) {
     let _ = told.send(what);
 }
 
-async fn look(
+async fn scan(
     client: &Client,
     wanted: &Wanted,
     foreign: &Foreign,
     begun: Instant,
     is_first: bool,
     told: &mpsc::UnboundedSender<Told>,
-) -> Result<Look, Error> {
+) -> Result<Scan, Error> {
     let mut people = People::new(client);
     let (mut found, mut said) = (BTreeMap::new(), begun);
-    // A first look may take long, and its viewer has no other rows.
+    // The first scan may be slow, and the viewer has no rows yet.
     let mut early = Vec::new();
     let known = foreign.clone();
     let leaves_out = !wanted.kinds.contains(&FoundKind::Foreign);
@@ -137,7 +137,7 @@ async fn look(
         if some.is_empty() {
             break false;
         }
-        // A search may find a lock twice.
+        // SCAN may return a key twice.
         let some = with_processes(some, &mut people).await;
         if is_first {
             early.extend(some.iter().map(|seen| (seen.name.clone(), Some(seen.clone()))));
@@ -153,10 +153,10 @@ async fn look(
         }
     };
     let unseen = search.refusal().map(|refusal| unseen(search.unseen(), refusal));
-    Ok(Look { begun, ended: Instant::now(), found: found.into_values().collect(), is_cut, unseen })
+    Ok(Scan { begun, ended: Instant::now(), found: found.into_values().collect(), is_cut, unseen })
 }
 
-/// The next matching locks of a search. Empty at its end. Caches names without a lock.
+/// Returns the next locks of a search, and caches names that are not locks. Empty at the end.
 ///
 /// # Errors
 ///
