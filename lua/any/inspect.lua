@@ -1,15 +1,15 @@
--- Returns the kind of lock under a name, its holds and its waiters. Read-only. It reads a bounded part of the data, so
--- it takes a fraction of a millisecond for any key.
+-- Returns the kind of lock under a name, its holds and its waiters. Read-only. Reads a bounded part of the data, which
+-- takes a fraction of a millisecond.
 --
 -- KEYS[1]  lock       [hash]     the key under the name, of any type
--- KEYS[2]  queue      [list]     of a fair lock: waiting holds, the next one first
+-- KEYS[2]  queue      [list]     of a fair lock: waiting holds, the next holder first
 -- KEYS[3]  deadlines  [zset]     of a fair lock: hold -> server time in milliseconds
 -- KEYS[4]  marks      [hash]     of a fair lock: heartbeats and arrivals
 -- KEYS[5]  token      [string]   of a fenced lock: the last fencing token
 -- KEYS[6]  readers    [zset]     of a read-write lock: native readers -> deadline, in the server's milliseconds
 -- KEYS[7]  permits    [zset]     of a leased semaphore: id of a held permit -> deadline, in milliseconds since the epoch
 -- ARGV[1]  most       [integer]  the maximum number of holds, and of waiters, in the reply; at least 1
--- ARGV[2]  window     [integer]  milliseconds after its last heartbeat for which a process counts as alive
+-- ARGV[2]  window     [integer]  milliseconds after its last heartbeat during which a process counts as alive
 -- ARGV[3]  skew       [integer]  the maximum clock error of a JVM in milliseconds
 -- ARGV[4]  question   [string]   NUMSUB or SHARDNUMSUB: the PUBSUB subcommand that counts a channel's listeners
 -- ARGV[5]  exclusive  [channel]  the channel of a lock under this name
@@ -32,18 +32,18 @@ local token_key, readers_key, permits_key = KEYS[5], KEYS[6], KEYS[7]
 local most, window, skew = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local question, exclusive, shared, counter, latch = ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 
--- The integer reply of a command; 0 if the key is of another type.
+-- Returns the integer reply of a command, or 0 for a key of another type.
 local function number_in(answer)
   return type(answer) == 'number' and answer or 0
 end
 
--- The number of subscribers of a channel; -1 if the server refuses to answer.
+-- Returns the number of subscribers of a channel, or -1 if the server refuses the command.
 local function listeners_of(channel)
   local answer = redis.pcall('PUBSUB', question, channel)
   return answer.err and -1 or tonumber(answer[2])
 end
 
--- The number in a string reply of a companion key, or nil.
+-- Returns the number in a companion key, or nil.
 local function told(answer)
   return type(answer) == 'string' and tonumber(answer) or nil
 end
@@ -65,7 +65,7 @@ end
 local function add_waiters()
   local time = server_time()
   local already = listed()
-  -- The list also contains tombstones, so this reads twice as many entries as requested.
+  -- The list also contains tombstones, so read twice as many entries.
   for _, entry in ipairs(redis.pcall('LRANGE', queue_key, 0, 2 * most - 1)) do
     local score = told(redis.pcall('ZSCORE', deadlines_key, entry)) or time
     if score >= 1000000000000 and listed() < already + most then
@@ -140,7 +140,7 @@ else
     end
     local time = server_time()
     sort, held, listeners = 'read-write lock', held - 1, listeners_of(shared)
-    -- Limits the work for many readers, and for a count written by hand: the script blocks all other clients.
+    -- The script blocks all other clients, so bound the number of readers and any forged count.
     local fields, looks = held <= 1000 and redis.call('HKEYS', lock_key) or {}, 4 * most
     for _, field in ipairs(fields) do
       if looks > 0 and field ~= 'mode' and listed() < most and redis.call('HSTRLEN', lock_key, field) <= 16 then

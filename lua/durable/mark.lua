@@ -1,6 +1,6 @@
 -- Rewrites the remaining lease of a lock, unchanged. On newer servers, WAIT only covers writes of its own connection. A
--- copy of an acquire writes nothing, so WAIT would count replicas that lack the grant. After this write, WAIT covers
--- all earlier writes.
+-- duplicate acquire writes nothing, so WAIT would count replicas without the grant. After this write, WAIT covers all
+-- earlier writes.
 --
 -- KEYS[1]  lock       [hash]  any key with a time to live
 -- returns  [integer]  1  written

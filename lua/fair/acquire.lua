@@ -1,23 +1,23 @@
 -- Grants the lock, raises the hold count of its hold, or queues the hold. The count is absolute and a hold queues once,
--- so a copy changes nothing.
+-- so a duplicate changes nothing.
 --
 -- KEYS[1]  lock       [hash]     hold -> count, with the lease as its time to live
--- KEYS[2]  queue      [list]     waiting holds, the next one first
+-- KEYS[2]  queue      [list]     waiting holds, the next holder first
 -- KEYS[3]  deadlines  [zset]     hold -> server time in milliseconds, as JVMs need it
 -- KEYS[4]  marks      [hash]     heartbeats, arrivals and observations of JVMs
 -- ARGV[1]  hold       [string]   the field of the hold: uuid:number
 -- ARGV[2]  count      [integer]  the hold count after success, at least 1; only 1 may create the lock
 -- ARGV[3]  lease      [integer]  milliseconds, at least 1; an existing lease is never shortened
--- ARGV[4]  waits      [integer]  1 to queue if the lock cannot be granted, 0 to leave nothing behind
--- ARGV[5]  placed     [integer]  1 if the hold had a place before; a new place then means that the old one was lost
+-- ARGV[4]  waits      [integer]  1 to queue the hold if the lock cannot be granted, 0 to write nothing
+-- ARGV[5]  placed     [integer]  1 if the hold had a place before; then a new place means that the old place was lost
 -- ARGV[6]  not_after  [integer]  server time in milliseconds after which a first grant and a new place are refused; no
 --                                limit if not positive
 -- ARGV[7]  settings   [string]   eight durations in milliseconds, separated by commas: window, beat, skew, cap, claim, grace, walk and idle
 -- ARGV[8]  publish    [string]   PUBLISH or SPUBLISH
 -- ARGV[9]  channel    [channel]  the prefix of the waiters' channels
 -- returns  [array]    {1, left, time}  granted: the count was one less, or the lock was free at this hold's turn
---                     {2, left, time}  held: the count was already this (a copy of a command that succeeded)
---                     {3, left, time}  past: the count is greater (a late copy of an older command that succeeded)
+--                     {2, left, time}  held: the count already had this value (a duplicate of a successful command)
+--                     {3, left, time}  past: the count is greater (a late duplicate of an older successful command)
 --                     {4, left, time, moved, head, foreign}  placed: the hold has a place in the queue; moved is 1 if it
 --                                      lost an earlier place, head is 1 if it is next, foreign is 1 if JVMs wait
 --                                      or hold the lock

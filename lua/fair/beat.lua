@@ -1,12 +1,12 @@
--- Records the heartbeat of a process for all its waiters, and returns whether one of them is next. A process sends one
--- per lock and interval, however many waiters it has. A copy changes nothing.
+-- Records the heartbeat of a process for all its waiters, and returns whether one of these waiters is next. A process
+-- sends one heartbeat per lock and interval, for any number of waiters. A duplicate changes nothing.
 --
 -- KEYS[1]  lock       [hash]     hold -> count, with the lease as its time to live
--- KEYS[2]  queue      [list]     waiting holds, the next one first
+-- KEYS[2]  queue      [list]     waiting holds, the next holder first
 -- KEYS[3]  deadlines  [zset]     hold -> server time in milliseconds, as JVMs need it
 -- KEYS[4]  marks      [hash]     heartbeats, arrivals and observations of JVMs
 -- ARGV[1]  client     [string]   the process: the uuid prefix of its holds
--- ARGV[2]  front      [string]   the hold of this process that waits longest, or an empty string
+-- ARGV[2]  front      [string]   the longest-waiting hold of this process, or an empty string
 -- ARGV[3]  settings   [string]   eight durations in milliseconds, separated by commas: window, beat, skew, cap, claim, grace, walk and idle
 -- ARGV[4]  publish    [string]   PUBLISH or SPUBLISH
 -- ARGV[5]  channel    [channel]  the prefix of the waiters' channels
@@ -42,12 +42,12 @@ local is_next = head and process_of(head) == client
 local next_bit = is_next and 1 or 0
 if is_next and not fair.held then
   if fair.offer ~= head then
-    -- The claim time starts now.
+    -- Start the claim time.
     redis.call('HSET', fair.marks, 'o', head, 'ot', fair.now)
   end
   return {2, lease_left(fair), fair.now, next_bit, foreign_bit(fair), head}
 end
--- A waiting JVM learns from this message that a lease has expired.
+-- This message tells a waiting JVM that a lease has expired.
 wake(fair)
 if front ~= '' and holds == 0 and not score_of(fair, front) then
   return {0, lease_left(fair), fair.now, next_bit, foreign_bit(fair)}

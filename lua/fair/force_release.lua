@@ -1,11 +1,11 @@
--- Ends the hold of a named holder for any caller, and notifies the next waiter. Because the holder is named, a late
--- copy cannot end a later hold. A damaged lock with two fields keeps the other field.
+-- Ends the hold of a named holder for any caller, and notifies the next waiter. The command names the holder, so a late
+-- duplicate cannot end a later hold. A damaged lock with two fields keeps the other field.
 --
 -- KEYS[1]  lock       [hash]     hold -> count, with the lease as its time to live
--- KEYS[2]  queue      [list]     waiting holds, the next one first
+-- KEYS[2]  queue      [list]     waiting holds, the next holder first
 -- KEYS[3]  deadlines  [zset]     hold -> server time in milliseconds, as JVMs need it
 -- KEYS[4]  marks      [hash]     heartbeats, arrivals and observations of JVMs
--- ARGV[1]  holder     [string]   the field of the hold that was seen: uuid:number, or a JVM's uuid:thread
+-- ARGV[1]  holder     [string]   the field of the hold to end: uuid:number, or a JVM's uuid:thread
 -- ARGV[2]  settings   [string]   eight durations in milliseconds, separated by commas: window, beat, skew, cap, claim, grace, walk and idle
 -- ARGV[3]  publish    [string]   PUBLISH or SPUBLISH
 -- ARGV[4]  channel    [channel]  the prefix of the waiters' channels
@@ -40,8 +40,8 @@ elseif fair.held and present == 0 then
   return -1
 end
 
--- The queue is maintained as if the lock were free, and the lock is freed last. If the server refuses an earlier
--- command, nothing was released.
+-- Update the queue as for a free lock, and free the lock last. If the server refuses an earlier command, the hold is
+-- unchanged.
 fair.held, fair.left = false, -2
 prune(fair)
 maintain(fair, false)

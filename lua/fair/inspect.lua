@@ -1,7 +1,7 @@
 -- Returns the holder of the lock and its waiters, in order. Read-only.
 --
 -- KEYS[1]  lock       [hash]  hold -> count, with the lease as its time to live
--- KEYS[2]  queue      [list]  waiting holds, the next one first
+-- KEYS[2]  queue      [list]  waiting holds, the next holder first
 -- KEYS[3]  deadlines  [zset]  hold -> server time in milliseconds, as JVMs need it
 -- KEYS[4]  marks      [hash]  heartbeats, arrivals and observations of JVMs
 -- ARGV[1]  settings   [string]  eight durations in milliseconds, separated by commas: window, beat, skew, cap, claim, grace, walk and idle

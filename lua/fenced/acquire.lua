@@ -1,5 +1,5 @@
 -- Grants the fenced lock or raises the hold count of its hold, and returns the fencing token of the grant. Count and
--- token are absolute, so a copy changes nothing.
+-- token are absolute, so a duplicate changes nothing.
 --
 -- KEYS[1]  lock       [hash]     hold -> count, with the lease as its time to live
 -- KEYS[2]  token      [string]   the last fencing token, in decimal; it has no time to live and is never deleted
@@ -10,15 +10,15 @@
 --                                requests the server's time; -1 sets no limit and does not read the clock
 -- returns  [array]    {1, left, time, token}  granted: the count was one less, or the lock was free; a first grant has
 --                                             a token greater than all before it
---                     {2, left, time, token}  held: the count was already this (a copy of a command that succeeded)
---                     {3, left, time, token}  past: the count is greater (a late copy of an older command that succeeded)
---                     {0, left, time}  busy: another hold has it; left is -1 if the key has no time to live
+--                     {2, left, time, token}  held: the count already had this value (a duplicate of a successful command)
+--                     {3, left, time, token}  past: the count is greater (a late duplicate of an older successful command)
+--                     {0, left, time}  busy: another hold has the lock; left is -1 if the key has no time to live
 --                     {-1, stored, time}  mismatch: the stored count is too low for this count
 --                     {-2, 0, time}    lost: a count above 1 for a missing hold
 --                     {-3, 0, time}    too late: the first grant arrived after not_after
 --                     {-4, kind}       one of the keys is of another kind, named by kind
 -- where    left is the remaining lease in milliseconds, time the server's time in milliseconds, or 0 if not read, token the
---          fencing token in decimal, below 2^53; a re-entry has the token of the first grant
+--          fencing token in decimal, below 2^53; a re-entry returns the token of the first grant
 -- example  KEYS stock:1001 redisson_lock_token:{stock:1001}  ARGV 6f0c…:7 1 30000 -1  returns {1, 30000, 0, "1800000000000000"}
 
 local lock_key, token_key = KEYS[1], KEYS[2]
@@ -51,6 +51,6 @@ local refusal = refuse_grant(lock_key, ask, time)
 if refusal then
   return refusal
 end
--- The token first: a token without a grant is only a gap.
+-- Write the token first: a token without a grant only leaves a gap.
 local new = next_token(token_key, last)
 return complete(grant_hold(lock_key, ask), time, new)

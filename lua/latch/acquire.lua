@@ -1,11 +1,11 @@
--- Returns whether the latch is open. An open latch lets all waiters through and has no holder. Read-only.
+-- Returns whether the latch is open. An open latch admits all waiters and has no holder. Read-only.
 --
 -- KEYS[1]  latch      [string]   the remaining count, in decimal; absent means 0
 -- ARGV[1]  not_after  [integer]  0 or more requests the server's time; -1 does not read the clock
 -- returns  [array]    {1, left, time}  open: the count is 0
 --                     {0, left, time}  closed; left is -1, because the opening time is unknown
 --                     {-4, kind}       the key is of another kind, named by kind
--- where    left is ten years, because an open latch stays open for its waiter; time is the server's time in milliseconds,
+-- where    left is ten years, because an open latch stays open for its waiters; time is the server's time in milliseconds,
 --          or 0 if not read
 -- example  KEYS parts  ARGV -1  returns {1, 315360000000, 0}
 

@@ -1,13 +1,13 @@
--- Counts a latch down once, and opens it at zero.
+-- Counts a latch down, and opens the latch at zero. A duplicate changes nothing.
 --
 -- KEYS[1]  latch    [string]   the remaining count, in decimal; absent means 0
--- KEYS[2]  record   [string]   exists if this operation was done before
+-- KEYS[2]  record   [string]   exists if an earlier copy of this operation succeeded
 -- ARGV[1]  count    [integer]  the amount, at least 1
 -- ARGV[2]  memory   [integer]  the lifetime of the record in milliseconds
 -- ARGV[3]  publish  [string]   PUBLISH or SPUBLISH
 -- ARGV[4]  channel  [channel]  where waiters listen; gets the message 0 when the latch opens
 -- returns  [array]  {1, left}   counted
---                   {2, left}   counted before (a copy of a command that succeeded)
+--                   {2, left}   counted before (a duplicate of a successful command)
 --                   {0, left}   already open: nothing to count
 --                   {-4, kind}  the key is of another kind, named by kind
 -- where    left is the remaining count after the command; 0 is open
@@ -36,12 +36,12 @@ elseif value > count then
   return {1, left}
 end
 
--- Publish first: if the server refuses it, the latch is not open.
+-- Publish first: if the server refuses to publish, the latch stays closed.
 redis.call(publish, channel, '0')
 redis.call('SET', record_key, -value, 'PX', memory)
 local deleted = redis.pcall('DEL', latch_key)
 if type(deleted) == 'table' then
-  -- A user without permission for DEL must not leave a record of a change that never happened.
+  -- A user without permission for DEL must not leave a record without its change.
   redis.call('PEXPIRE', record_key, 0)
   return deleted
 end

@@ -1,13 +1,13 @@
 -- Sets the count of an open latch. A stored count of 0 or less means open.
 --
 -- KEYS[1]  latch    [string]   the remaining count, in decimal
--- KEYS[2]  record   [string]   exists if this operation was done before
+-- KEYS[2]  record   [string]   exists if an earlier copy of this operation succeeded
 -- ARGV[1]  count    [integer]  the count, from 1 to 2147483647
 -- ARGV[2]  memory   [integer]  the lifetime of the record in milliseconds
 -- ARGV[3]  publish  [string]   PUBLISH or SPUBLISH
 -- ARGV[4]  channel  [channel]  where waiters listen; gets the message 1, which a JVM understands as closed
 -- returns  [array]  {1, left}   set
---                   {2, left}   set before (a copy of a command that succeeded)
+--                   {2, left}   set before (a duplicate of a successful command)
 --                   {0, left}   refused: the latch is already closed
 --                   {-4, kind}  the key is of another kind, named by kind
 -- where    left is the remaining count after the command

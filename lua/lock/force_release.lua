@@ -1,10 +1,10 @@
--- Ends the hold of a named holder for any caller, and notifies the waiters. Because the holder is named, a late copy
--- cannot end a later hold. A damaged lock with two fields keeps the other field.
+-- Ends the hold of a named holder for any caller, and notifies the waiters. The command names the holder, so a late
+-- duplicate cannot end a later hold. A damaged lock with two fields keeps the other field.
 --
 -- KEYS[1]  lock     [hash]     hold -> count, with the lease as its time to live
--- ARGV[1]  holder   [string]   the field of the hold that was seen: uuid:number, with ~ if it may linger, or a JVM's uuid:thread
+-- ARGV[1]  holder   [string]   the field of the hold to end: uuid:number, with ~ for a hold that may linger, or a JVM's uuid:thread
 -- ARGV[2]  publish  [string]   PUBLISH or SPUBLISH; SILENT if nobody listens (spin lock)
--- ARGV[3]  channel  [channel]  where waiters listen; gets the message 0 when the hold ends, after a 2 if it may linger
+-- ARGV[3]  channel  [channel]  where waiters listen; gets the message 0 when the hold ends, after a 2 for a hold that may linger
 -- returns  [integer]  1   released: the hold has ended, and the message was published unless SILENT
 --                     0   absent: the lock is free
 --                     -1  other: another hold has the lock
@@ -33,7 +33,7 @@ if redis.call('HEXISTS', lock_key, 'mode') == 1 then
   return -4
 end
 
--- Publish first: if the server refuses it, nothing was released.
+-- Publish first: if the server refuses to publish, the hold is unchanged.
 if publish ~= 'SILENT' then
   if string.sub(holder, -1) == '~' then
     redis.call(publish, channel, '2')

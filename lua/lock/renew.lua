@@ -1,4 +1,4 @@
--- Renews the leases of many locks in one call. A missing key or a key of another kind does not affect the rest.
+-- Renews the leases of many locks in one call. A missing key or a key of another kind does not affect other locks.
 --
 -- KEYS[i]    lock   [hash]     the i-th lock
 -- ARGV[2i-1] hold   [string]   the field of the i-th hold: uuid:number
@@ -17,7 +17,7 @@ for i = 1, #KEYS do
   elseif stored then
     count = hold_count(stored)
     if lease ~= ARGV[2 * i] then
-      -- Most leases equal the previous lease, so the conversion is cached.
+      -- Cache the conversion, because most leases equal the previous lease.
       lease, number = ARGV[2 * i], tonumber(ARGV[2 * i])
     end
     left, compares = renew_lease(KEYS[i], lease, compares)

@@ -1,16 +1,15 @@
--- Takes permits with ids and a lease. The ids belong to one hold, so a copy of the command finds them and takes
--- nothing.
+-- Acquires permits with ids and a lease. The ids belong to one hold, so a duplicate finds the ids and acquires nothing.
 --
 -- KEYS[1]  permits    [string]   the number of available permits, in decimal
 -- KEYS[2]  deadlines  [zset]     id of a held permit -> its deadline, in milliseconds since the epoch
 -- ARGV[1]  ids        [string]   the ids of the hold, sixteen bytes each
 -- ARGV[2]  count      [integer]  the hold count after success, at least 1; only 1 may take permits
 -- ARGV[3]  lease      [integer]  milliseconds, at least 1; an existing lease is never shortened
--- ARGV[4]  not_after  [integer]  server time in milliseconds after which nothing is taken; 0 or less sets no limit
+-- ARGV[4]  not_after  [integer]  server time in milliseconds after which no permit is granted; 0 or less sets no limit
 -- ARGV[5]  publish    [string]   PUBLISH or SPUBLISH
--- ARGV[6]  channel    [channel]  where waiters listen; gets the number of available permits when expired permits return
--- returns  [array]    {1, left, time, in_all}  granted: the permits were taken
---                     {2, left, time}  held: the permits were taken before (a copy of a command that succeeded)
+-- ARGV[6]  channel    [channel]  where waiters listen; gets the number of available permits when the script returns expired permits
+-- returns  [array]    {1, left, time, in_all}  granted: the hold has the permits
+--                     {2, left, time}  held: the hold had the permits before (a duplicate of a successful command)
 --                     {0, left, time}  busy: too few permits are available; left is the remaining lease of the permit that expires first,
 --                                      -1 if none does, -2 for a missing semaphore
 --                     {-2, 0, time}    lost: a count above 1, and some permits are missing
@@ -36,7 +35,7 @@ if type(held_in_all) == 'table' then
   return refuse_kind(held_in_all, deadlines_key)
 end
 if held_in_all == 0 and value and whole(value) >= 1 and whole(value) * 16 < #ids then
-  -- All permits are available, so the capacity is known without reading an id.
+  -- All permits are available, so the number of available permits is the capacity.
   return {-6, whole(value)}
 end
 
@@ -50,7 +49,7 @@ end
 
 local reaped = reap_permits(permits_key, deadlines_key, time)
 if #held > 0 then
-  -- The hold lost some of its permits. The rest are returned before it starts again.
+  -- The hold lost some of its permits. Return the remaining permits before a new grant.
   give_back(permits_key, deadlines_key, held)
 end
 local available = whole(redis.call('GET', permits_key) or '0')
@@ -76,8 +75,8 @@ end
 if reaped + #held > 0 and available > #all then
   redis.call(publish, channel, available - #all)
 end
--- Reads precede writes, and deadlines precede the count. If counting fails, the deadlines are removed: a permit that is
--- neither available nor held would never return.
+-- Read before writing, and write deadlines before the count. If counting fails, remove the deadlines: a permit that is
+-- neither available nor held would be lost.
 local lifetime = redis.call('PTTL', permits_key)
 local deadline = math.min(time + lease, 922337203685477)
 for i = 1, #all do

@@ -36,7 +36,7 @@ for i = 1, #held do
 end
 for i = 1, #all do
   reply[i + 1] = given[all[i]] and 1 or 0
-  -- A duplicate id is returned once.
+  -- Return a duplicate id once.
   given[all[i]] = nil
 end
 

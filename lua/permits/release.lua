@@ -9,7 +9,7 @@
 -- returns  [integer]  1   released: all permits were held and are returned
 --                     3   same: a count above 0 changes nothing
 --                     0   gone: none of the permits was held
---                     -1  partly gone: some permits were missing; the rest are returned
+--                     -1  partly gone: some permits were missing; the remaining permits are returned
 --                     -4  kind: a key is of another kind
 -- example  KEYS seats {seats}:timeout  ARGV 0123456789abcdef 0 PUBLISH redisson_sc:{seats}  returns 1
 

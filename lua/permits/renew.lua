@@ -1,4 +1,4 @@
--- Renews the leases of many holds in one call. A hold that lost a permit does not affect the rest.
+-- Renews the leases of many holds in one call. A hold that lost a permit does not affect other holds.
 --
 -- KEYS[i]     deadlines  [zset]     id of a held permit -> its deadline, in milliseconds since the epoch
 -- ARGV[2i-1]  ids        [string]   the ids of the i-th hold, sixteen bytes each

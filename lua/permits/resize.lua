@@ -1,15 +1,15 @@
--- Sets the capacity, even while permits are held. Available plus held permits equal the capacity. So with more held
--- permits than that, the number of available permits is negative until enough return.
+-- Sets the capacity, even while permits are held. Available plus held permits equal the capacity. Below the number of
+-- held permits, the number of available permits is negative until enough are released.
 --
 -- KEYS[1]  permits    [string]   the number of available permits, in decimal
 -- KEYS[2]  deadlines  [zset]     id of a held permit -> its deadline, in milliseconds since the epoch
--- KEYS[3]  record     [string]   exists if this operation was done before
+-- KEYS[3]  record     [string]   exists if an earlier copy of this operation succeeded
 -- ARGV[1]  capacity   [integer]  the total number of permits, from 0 to 2147483647
 -- ARGV[2]  memory     [integer]  the lifetime of the record in milliseconds
 -- ARGV[3]  publish    [string]   PUBLISH or SPUBLISH
 -- ARGV[4]  channel    [channel]  where waiters listen; gets the number of available permits when it has grown and is positive
 -- returns  [array]    {1, available}   done
---                     {2, available}   done before (a copy of a command that succeeded)
+--                     {2, available}   done before (a duplicate of a successful command)
 --                     {-4, kind}       a key is of another kind, named by kind
 --                     {-8, available}  overflow: more than 2147483647 permits; nothing was changed
 -- where    available is the number of available permits after the command; it may be negative
@@ -36,7 +36,7 @@ elseif capacity > 2147483647 then
   return {-8, value}
 end
 
--- Expired permits are not held.
+-- Expired permits do not count as held.
 reap_permits(permits_key, deadlines_key, server_time())
 value = whole(redis.call('GET', permits_key) or '0')
 local available = capacity - redis.call('ZCARD', deadlines_key)

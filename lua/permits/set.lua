@@ -1,15 +1,15 @@
--- Sets the capacity if it is not set. A counter of 0 is set: all of its permits may be held.
+-- Sets the capacity if it is not set. A counter of 0 counts as set: all of its permits may be held.
 --
 -- KEYS[1]  permits    [string]   the number of available permits, in decimal
 -- KEYS[2]  deadlines  [zset]     id of a held permit -> its deadline, in milliseconds since the epoch
--- KEYS[3]  record     [string]   exists if this operation was done before
+-- KEYS[3]  record     [string]   exists if an earlier copy of this operation succeeded
 -- ARGV[1]  capacity   [integer]  the total number of permits, from 0 to 2147483647
 -- ARGV[2]  memory     [integer]  the lifetime of the record in milliseconds
 -- ARGV[3]  publish    [string]   PUBLISH or SPUBLISH
 -- ARGV[4]  channel    [channel]  where waiters listen; gets the number of available permits when it is positive
 -- returns  [array]    {1, available}   set
---                     {2, available}   set before (a copy of a command that succeeded)
---                     {0, available}   refused: the number is already set
+--                     {2, available}   set before (a duplicate of a successful command)
+--                     {0, available}   refused: the capacity is already set
 --                     {-4, kind}       a key is of another kind, named by kind
 --                     {-8, available}  overflow: more than 2147483647 permits; nothing was changed
 -- where    available is the number of available permits after the command
@@ -37,7 +37,7 @@ elseif capacity > 2147483647 then
   return {-8, 0}
 end
 
--- Permits of a deleted semaphore may still be held. They count, so the held permits never exceed the capacity.
+-- Holders may still have permits of a deleted semaphore. Count these permits, to keep held permits within the capacity.
 local available = capacity - held_in_all
 if available > 0 then
   redis.call(publish, channel, available)

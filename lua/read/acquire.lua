@@ -10,13 +10,13 @@
 -- ARGV[3]  lease      [integer]  milliseconds, at least 1; an existing lease is never shortened
 -- ARGV[4]  not_after  [integer]  server time in milliseconds after which a first grant is refused; no limit if not positive
 -- ARGV[5]  writer     [string]   the field of the writer that may hold the lock at the same time: uuid:number:write
--- ARGV[6]  prefer     [integer]  1 to give way to waiting writers, else 0
+-- ARGV[6]  prefer     [integer]  1 to yield to waiting writers, else 0
 -- ARGV[7]  publish    [string]   PUBLISH or SPUBLISH
 -- ARGV[8]  channel    [channel]  where waiters listen; gets the message 0 when the script finds the last readers expired
 -- also     [string]  the hold keys of a JVM's readers: only the fields of the lock name these readers, so no caller can declare the keys
 -- returns  [array]    {1, left, time}  granted: the count was one less, or the lock was free, or held by readers or this writer
---                     {2, left, time}  held: the count was already this (a copy of a command that succeeded)
---                     {3, left, time}  past: the count is greater (a late copy of an older command that succeeded)
+--                     {2, left, time}  held: the count already had this value (a duplicate of a successful command)
+--                     {3, left, time}  past: the count is greater (a late duplicate of an older successful command)
 --                     {0, left, time}  busy: a writer holds the lock, or waits and is preferred; left is the remaining lease, or the time of
 --                                      the mark if that is shorter; -1 if the key has no time to live
 --                     {-1, stored, time}  mismatch: the stored count is too low for this count
@@ -47,7 +47,7 @@ if mode then
   if stored then
     left = hold_left(lock_key, readers_key, hold, time)
     if left <= 0 then
-      -- An expired hold is lost and cannot be re-entered.
+      -- An expired hold is lost, even for a re-entry.
       forget_reader(lock_key, readers_key, hold)
       stored, left = false, 0
       empty = redis.call('HLEN', lock_key) == 1
@@ -87,10 +87,10 @@ else
   end
 end
 
--- The order keeps errors safe: the count stays unchanged, every reader has a deadline, and every key an expiry. So
--- reads, the first write (with its own expiry), and the commands that set an expiry come first.
+-- The order makes errors safe: the count stays unchanged, every reader has a deadline, and every key an expiry. So
+-- reads come first, then the first write with its own expiry, then the commands that set an expiry.
 left = math.max(left, lease)
--- The index outlives the lock by ten minutes, so no hold ever lacks its deadline.
+-- The index outlives the lock by ten minutes, so every hold has its deadline.
 local keep = math.max(left, mode and redis.call('PTTL', lock_key) or 0) + 600000
 local kept = redis.call('PTTL', readers_key)
 redis.call('SET', hold_key, '1', 'PX', left)

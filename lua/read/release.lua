@@ -1,4 +1,4 @@
--- Lowers the hold count of a reader, or ends its hold and notifies the waiters if it was the last. The count is
+-- Lowers the hold count of a reader, or ends its hold. After the last hold, notifies the waiters. The count is
 -- absolute, so a copy changes nothing.
 --
 -- KEYS[1]  lock      [hash]     mode -> read or write, reader -> count, writer:write -> count; it expires with its longest hold
@@ -12,8 +12,8 @@
 -- also     [string]  the hold keys of a JVM's readers: only the fields of the lock name these readers, so no caller can declare the keys
 -- returns  [integer]  1   released: the hold has ended
 --                     2   lowered: the count is now as requested; the lease is unchanged
---                     3   same: the count was already this (a copy of a command that succeeded)
---                     4   below: the count was already lower (a late copy of an older command)
+--                     3   same: the count already had this value (a duplicate of a successful command)
+--                     4   below: the count was already lower (a late duplicate of an older command)
 --                     0   absent: the lock is free, or the hold had expired; removes leftovers of the hold, and the index of
 --                         readers if no reader remains
 --                     -1  other: another hold has the lock; removes leftovers of this hold
@@ -35,14 +35,14 @@ if not mode then
   if redis.call('EXISTS', lock_key) == 1 then
     return -4
   end
-  -- The index has no live reader. A partly failed acquire may have left a hold key.
+  -- No indexed reader is alive. A partly failed acquire may have left a hold key.
   redis.call('DEL', readers_key, hold_key)
   return 0
 end
 
 local stored = redis.call('HGET', lock_key, hold)
 if not stored then
-  -- A partly failed acquire may have left these.
+  -- A partly failed acquire may have left both keys.
   redis.call('ZREM', readers_key, hold)
   redis.call('DEL', hold_key)
   return -1
@@ -61,7 +61,7 @@ end
 local time = server_time()
 local code = hold_left(lock_key, readers_key, hold, time) > 0 and 1 or 0
 if mode == 'write' then
-  -- The writer keeps the lock.
+  -- The writer still holds the lock.
   forget_reader(lock_key, readers_key, hold)
   return code
 end
@@ -72,14 +72,14 @@ if redis.call('HLEN', lock_key) <= 33 then
   alive, longest = scan(lock_key, readers_key, time, hold)
 end
 if alive == 0 then
-  -- Publish first: if the server refuses it, nothing was released.
+  -- Publish first: if the server refuses to publish, the hold is unchanged.
   redis.call(publish, channel, '0')
   redis.call('DEL', lock_key, readers_key, hold_key)
   return code
 end
 
--- A waiting writer sleeps until the lock expires, so the lock must expire with its longest hold. If some holds were not
--- inspected, the expiry stays unchanged.
+-- A waiting writer sleeps until the lock expires, so the lock must expire with its longest hold. If the script did not
+-- inspect all holds, keep the expiry.
 local surplus = longest and redis.call('PTTL', lock_key) - longest or 0
 if surplus > 40 and redis.call('ZCOUNT', writers_key, time + 1, '+inf') > 0 then
   redis.call(publish, channel, '0')

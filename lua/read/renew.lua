@@ -1,4 +1,4 @@
--- Renews the holds of many readers in one call. A missing key or a key of another kind does not affect the rest. An
+-- Renews the holds of many readers in one call. A missing key or a key of another kind does not affect other holds. An
 -- expired hold is never revived.
 --
 -- KEYS[3i-2] lock      [hash]     the i-th lock: mode -> read or write, reader -> count, writer:write -> count
@@ -30,8 +30,8 @@ for i = 1, #KEYS / 3 do
       extend_lease(KEYS[3 * i - 2], math.max(left, lease))
       if lease > left then
         left = lease
-        -- PEXPIRE first, because it needs no memory. A server without free memory lets a script finish once it has
-        -- written.
+        -- Run PEXPIRE first, because it needs no memory. A server that is out of memory lets a script finish after its
+        -- first write.
         if redis.call('PEXPIRE', KEYS[3 * i], left) == 0 then
           redis.call('SET', KEYS[3 * i], '1', 'PX', left)
         end
@@ -47,7 +47,7 @@ for i = 1, #KEYS / 3 do
       end
     end
   elseif redis.call('EXISTS', KEYS[3 * i - 2]) == 0 then
-    -- The index has no live reader.
+    -- No indexed reader is alive.
     redis.call('DEL', KEYS[3 * i - 1])
   end
   reply[2 * i - 1] = count

@@ -24,7 +24,7 @@ end
 
 local too_many = {-4, 'read-write lock of more than 10000 holds'}
 if redis.call('HLEN', lock_key) > 10001 then
-  -- Reading every hold would block all other clients.
+  -- Bound the work, because the script blocks all other clients.
   return too_many
 end
 local reply = {1, mode}

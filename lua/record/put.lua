@@ -6,7 +6,7 @@
 -- ARGV[3]  application  [string]   the application's name; may be empty
 -- ARGV[4]  since        [integer]  the start of the client, in milliseconds since the epoch
 -- ARGV[5]  up           [integer]  the client's uptime, in milliseconds of its own clock
--- ARGV[6]  within       [string]   the holds of other clients that end after this client, separated by spaces; may be empty
+-- ARGV[6]  within       [string]   the enclosing holds of other clients, which end after this client, separated by spaces; may be empty
 -- ARGV[7]  note         [string]   the reason for the client's locks, for operators; may be empty
 -- ARGV[8]  locks        [string]   the locks that it holds or waits for, as one string; may be empty
 -- ARGV[9]  lifetime     [integer]  the lifetime of the record in milliseconds, at least 1; each write restarts it
@@ -32,7 +32,7 @@ redis.call('HSET', client_key, 'host', host, 'pid', pid, 'application', applicat
   'within', within, 'note', note, 'locks', locks, 'written', string.format('%.0f', server_time()))
 local set = redis.pcall('PEXPIRE', client_key, lifetime)
 if type(set) == 'table' then
-  -- A user without permission for PEXPIRE must not leave a record without expiry.
+  -- Without permission for PEXPIRE, leave no record without expiry.
   redis.call('DEL', client_key)
   return set
 end

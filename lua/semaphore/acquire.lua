@@ -1,15 +1,15 @@
--- Takes permits from a counter. The counter does not know its holders, so the hold leaves a record. A copy of the
--- command finds the record and changes nothing.
+-- Acquires permits from a counter. The counter stores no holders, so each hold writes a record. A duplicate finds the
+-- record and changes nothing.
 --
 -- KEYS[1]  semaphore  [string]   the number of available permits, in decimal; absent means 0
--- KEYS[2]  record     [string]   the total change by the hold: minus its permits while it has them, 0 after their return
+-- KEYS[2]  record     [string]   the total change by the hold: minus its permits while it holds them, 0 after their release
 -- ARGV[1]  count      [integer]  the hold count after success, at least 1; only 1 may take permits
 -- ARGV[2]  permits    [integer]  the number of permits, at least 1
--- ARGV[3]  not_after  [integer]  server time in milliseconds after which nothing is taken; 0 sets no limit and requests the
+-- ARGV[3]  not_after  [integer]  server time in milliseconds after which no permit is granted; 0 sets no limit and requests the
 --                                server's time; -1 sets no limit and does not read the clock
 -- ARGV[4]  memory     [integer]  the lifetime of the record in milliseconds
--- returns  [array]    {1, left, time}  granted: the permits were taken
---                     {2, left, time}  held: the permits were taken before (a copy of a command that succeeded)
+-- returns  [array]    {1, left, time}  granted: the hold has the permits
+--                     {2, left, time}  held: the hold had the permits before (a duplicate of a successful command)
 --                     {0, left, time}  busy: too few permits are available; left is -1, because no expiry is known, or -2
 --                                      if the semaphore is missing
 --                     {-2, 0, time}    lost: a count above 1 for a hold without a record
@@ -43,7 +43,7 @@ if type(record) == 'table' then
 end
 if record == '0' then
   if not_after > 0 and redis.call('PTTL', record_key) <= not_after - time then
-    -- The record of an earlier attempt may expire before copies of this attempt are too late.
+    -- The record of an earlier attempt may expire while duplicates of this attempt are still valid.
     redis.call('PEXPIRE', record_key, not_after - time + 1)
   end
   return {-7, 0, time}
@@ -55,7 +55,7 @@ elseif not_after > 0 and time > not_after then
   return {-3, 0, time}
 elseif whole(value or '0') < permits then
   if not_after > 0 then
-    -- The caller no longer waits for this attempt, so a copy of it before not_after must take nothing.
+    -- The caller has abandoned this attempt, so a duplicate before not_after must acquire nothing.
     redis.call('SET', record_key, 0, 'PX', not_after - time + 1)
   end
   return {0, value and -1 or -2, time}

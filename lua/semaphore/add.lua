@@ -1,13 +1,13 @@
--- Adds permits outside any hold, or removes permits permanently. The time to live of the semaphore stays.
+-- Adds permits outside any hold, or removes permits permanently. Keeps the semaphore's time to live.
 --
 -- KEYS[1]  semaphore  [string]   the number of available permits, in decimal; absent means 0
--- KEYS[2]  record     [string]   exists if this operation was done before
+-- KEYS[2]  record     [string]   exists if an earlier copy of this operation succeeded
 -- ARGV[1]  permits    [integer]  the number, not 0; a negative number removes permits, even more than are available
 -- ARGV[2]  memory     [integer]  the lifetime of the record in milliseconds
 -- ARGV[3]  publish    [string]   PUBLISH or SPUBLISH
 -- ARGV[4]  channel    [channel]  where waiters listen; gets the new number when it has grown and is positive
 -- returns  [array]    {1, available}   done
---                     {2, available}   done before (a copy of a command that succeeded)
+--                     {2, available}   done before (a duplicate of a successful command)
 --                     {-4, kind}       the key is of another kind, named by kind
 --                     {-8, available}  overflow: the number would leave the range of 32 bits; nothing was changed
 -- where    available is the number of available permits after the command; it may be negative

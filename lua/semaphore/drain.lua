@@ -1,12 +1,12 @@
--- Takes all available permits, outside any hold. The time to live of the semaphore stays.
+-- Takes all available permits outside any hold. Keeps the semaphore's time to live.
 --
 -- KEYS[1]  semaphore  [string]   the number of available permits, in decimal; absent means 0
--- KEYS[2]  record     [string]   minus the number that this operation took, if it was done before
+-- KEYS[2]  record     [string]   minus the number of drained permits, if an earlier copy of this operation succeeded
 -- ARGV[1]  memory     [integer]  the lifetime of the record in milliseconds
 -- returns  [array]    {1, drained}  done
---                     {2, drained}  done before (a copy of a command that succeeded)
+--                     {2, drained}  done before (a duplicate of a successful command)
 --                     {-4, kind}    the key is of another kind, named by kind
--- where    drained is the number of permits taken, 0 if none was available
+-- where    drained is the number of permits taken, 0 without available permits
 -- example  KEYS seats leasehold:1:op:{seats}:6f0c…:7  ARGV 600000  returns {1, 10}
 
 local semaphore_key, record_key = KEYS[1], KEYS[2]

@@ -1,5 +1,5 @@
--- Returns the permits of a hold, once, and notifies the waiters. In every case, late copies of the acquire are refused
--- afterwards.
+-- Returns the permits of a hold once, and notifies the waiters. Afterwards every late duplicate of the acquire is
+-- refused.
 --
 -- KEYS[1]  semaphore  [string]   the number of available permits, in decimal
 -- KEYS[2]  record     [string]   the total change by the hold; 0 after the return of its permits
@@ -52,11 +52,12 @@ if taken and value then
   end
 end
 
--- PEXPIRE first, because it needs no memory. A server without free memory lets a script finish once it has written.
+-- Run PEXPIRE first, because it needs no memory. A server that is out of memory lets a script finish after its first
+-- write.
 redis.call('PEXPIRE', record_key, memory)
 if sum then
-  -- First publish, then the record, then the counter. If the server refuses any of them, no permit was returned. No
-  -- permit returns without a record.
+  -- Publish first, then write the record, then the counter. If the server refuses one command, no permit was returned.
+  -- No permit returns without a record.
   if sum > 0 then
     redis.call(publish, channel, sum)
   end

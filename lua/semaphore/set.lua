@@ -1,14 +1,14 @@
--- Sets the number of permits if it is not set. A counter of 0 is set: all of its permits may be taken.
+-- Sets the number of permits if it is not set. A counter of 0 counts as set: all of its permits may be held.
 --
 -- KEYS[1]  semaphore  [string]   the number of available permits, in decimal
--- KEYS[2]  record     [string]   exists if this operation was done before
+-- KEYS[2]  record     [string]   exists if an earlier copy of this operation succeeded
 -- ARGV[1]  permits    [integer]  the number, from 0 to 2147483647
 -- ARGV[2]  lifetime   [integer]  the lifetime of the semaphore in milliseconds; 0 for no expiry
 -- ARGV[3]  memory     [integer]  the lifetime of the record in milliseconds
 -- ARGV[4]  publish    [string]   PUBLISH or SPUBLISH
 -- ARGV[5]  channel    [channel]  where waiters listen; gets the number when it is positive
 -- returns  [array]    {1, available}  set
---                     {2, available}  set before (a copy of a command that succeeded)
+--                     {2, available}  set before (a duplicate of a successful command)
 --                     {0, available}  refused: the number is already set
 --                     {-4, kind}      the key is of another kind, named by kind
 --                     {-8, available}  overflow: more than 2147483647 permits; nothing was changed

@@ -1,8 +1,8 @@
--- Prelude: extends the deadlines of permits. A deadline never moves closer. 922337203685477 means "no expiry", as in
--- Redisson, and later deadlines become that value. Returns the lowest deadline of the permits.
+-- Prelude: extends the deadlines of permits, never shortens them. 922337203685477 means "no expiry", as in Redisson,
+-- and is the maximum. Returns the lowest deadline of the permits.
 
 local function extend_deadlines(key, ids, deadline)
-  -- This no-op write goes first. A server without free memory lets a script finish once it has written, so renewals
+  -- Write this no-op first. A server that is out of memory lets a script finish after its first write, so renewals
   -- still succeed.
   redis.call('ZREM', key, '')
   local lowest = nil
@@ -13,7 +13,7 @@ local function extend_deadlines(key, ids, deadline)
       redis.call('ZADD', key, deadline, ids[i])
       stored = deadline
     end
-    -- The stored score may be infinite, written by hand.
+    -- A forged score may be infinite.
     lowest = math.min(lowest or 922337203685477, stored)
   end
   return lowest

@@ -1,23 +1,23 @@
 -- Prelude: the acquire of the fair lock, with or without a fencing token.
 --
--- `ask` has the fields that `hold.lua` requires, plus `waits` (the hold may queue) and `placed` (it had a place
+-- `ask` has the fields that `hold.lua` requires, plus `waits` (the hold may queue) and `placed` (the hold had a place
 -- before).
 
--- Whether a JVM's entry changed since the last walk. It is new, it rejoined, or an earlier entry was granted. The guard
--- of that walk may then be too small for the next entry.
+-- Returns whether a JVM's entry changed since the last walk: it is new, it rejoined, or an earlier entry was granted.
+-- The walk's guard may then be too small for the next entry.
 local function is_unseen(fair, entry)
   local seen = string.match(redis.call('HGET', fair.marks, mark_of('w', entry)) or '', ' (%d+)$')
   return tonumber(seen) ~= score_of(fair, entry)
 end
 
--- Appends the hold to the queue. Returns whether the whole queue must be walked.
+-- Appends the hold to the queue. Returns whether the script must walk the queue.
 local function join_queue(fair, entry)
   local tail = redis.call('LINDEX', fair.queue, -1)
   local unseen = false
   if tail and is_foreign(fair, tail) then
     unseen = is_unseen(fair, tail)
     if not fair.mixed then
-      -- The new entry hides the JVM in the middle of the queue. The mark `f` records that a JVM is there.
+      -- The new entry hides the JVM in the middle of the queue. The mark `f` records the hidden JVM.
       redis.call('HSET', fair.marks, 'f', 1)
       fair.mixed = true
     end
@@ -38,14 +38,14 @@ local function join_queue(fair, entry)
   return unseen
 end
 
--- Maintains the queue of a lock that is not granted. Returns the head.
+-- Maintains the queue after a refused grant. Returns the head.
 local function settle(fair, force)
   maintain(fair, force)
   wake(fair)
   return redis.call('LINDEX', fair.queue, 0)
 end
 
--- Returns the reply, or nil if the hold must be granted.
+-- Returns the reply, or nil if the caller must grant the lock.
 local function acquire_place(fair, ask, settings)
   local entry = ask.hold
   if ask.count > 1 then
@@ -79,9 +79,9 @@ local function acquire_place(fair, ask, settings)
       pop_head(fair, entry)
     end
     fair.held, fair.left = true, ask.lease
-    -- The mark distinguishes our holders from foreign holders.
+    -- The mark distinguishes native holders from JVMs.
     mark(fair, 'h', entry)
-    -- The next entry may have left. Otherwise the following command would treat it as a live head.
+    -- The next entry may have left. The next command must not treat it as a live head.
     prune(fair)
     maintain(fair, false)
     return nil

@@ -2,9 +2,9 @@
 --
 -- Each fair script builds the table `fair` from its keys: `lock`, `queue`, `deadlines`, `channel`, `marks`, the command
 -- `publish` and the time `now`. `open_fair` adds the rest. An entry is `process:number`. A process with a heartbeat in
--- the marks is native; any other process is foreign (a JVM).
+-- the marks is native. Any other process is foreign: a JVM.
 
--- The last heartbeat of the entry's process, or false without one. Cached, so a script reads each process once.
+-- Returns the last heartbeat of the entry's process, or false. Caches it, so a script reads each process once.
 local function beat_of(fair, process)
   local beat = fair.beats[process]
   if beat == nil then
@@ -18,14 +18,14 @@ local function is_foreign(fair, entry)
   return not beat_of(fair, process_of(entry))
 end
 
--- Whether the entry belongs to a native process with a heartbeat within the window.
+-- Returns whether the entry belongs to a native process with a heartbeat within the window.
 local function is_alive(fair, entry)
   local beat = beat_of(fair, process_of(entry))
   return beat and fair.now - beat <= fair.window
 end
 
--- A waiter that leaves the middle of the queue keeps its list entry, because finding it is slow. The entry gets a score
--- below any real deadline.
+-- A waiter that leaves the middle of the queue keeps its list entry, because searching the list is slow. The tombstone
+-- has a score below any real deadline.
 local function is_tombstone(score)
   return score < 1000000000000
 end
@@ -34,12 +34,12 @@ local function score_of(fair, entry)
   return tonumber(redis.call('ZSCORE', fair.deadlines, entry))
 end
 
--- Reading a queue this long would block all other clients.
+-- Reading a longer queue would block all other clients.
 local function is_long(fair)
   return math.max(fair.length, fair.scores) > 10000
 end
 
--- The remaining lease in milliseconds; 0 for a free lock or a lock without expiry.
+-- Returns the remaining lease in milliseconds, or 0 for a free lock or a lock without expiry.
 local function held_for(fair)
   return math.max(fair.left, 0)
 end

@@ -1,8 +1,8 @@
 -- Prelude: gives up a place in a fair queue.
 
--- Returns whether the entry had a place. In a queue without JVMs, an entry in the middle becomes a tombstone: finding
--- it in the list is slow. Among JVMs it is removed: the next arriving JVM would adopt the tombstone's score. A long
--- queue is never searched.
+-- Returns whether the entry had a place. Without JVMs, an entry in the middle becomes a tombstone, because searching
+-- the list is slow. With JVMs, the script removes the entry, because an arriving JVM would adopt the tombstone's score.
+-- A long queue is never searched.
 local function leave_queue(fair, entry)
   local score = score_of(fair, entry)
   if not score or is_tombstone(score) then

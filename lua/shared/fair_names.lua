@@ -1,14 +1,14 @@
--- Prelude: the names that fair scripts build: fields of the marks, and channels.
+-- Prelude: builds the names of fair scripts: fields of the marks, and channels.
 --
 -- `fair` is a table with the lock's `channel`. An entry of the queue is `process:number`.
 
--- A field of the marks. `p:` heartbeat of a process, `a:` arrival, `w:` wait and score, `c:` second chance.
+-- Returns a field of the marks. `p:` heartbeat of a process, `a:` arrival, `w:` wait and score, `c:` second chance.
 local function mark_of(sort, whose)
   return sort .. ':' .. whose
 end
 
--- The channel that announces a waiter's turn. A native process has one channel for all its waiters; each JVM waiter has
--- its own.
+-- Returns the channel that announces a waiter's turn. A native process has one channel for all its waiters. Each JVM
+-- waiter has its own channel.
 local function channel_of(fair, listener)
   return fair.channel .. ':' .. listener
 end

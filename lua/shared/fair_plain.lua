@@ -1,15 +1,15 @@
--- Prelude: reads and maintains a plain fair queue by few commands, for the fast paths in `short/`.
+-- Prelude: reads and maintains a plain fair queue with few commands, for the fast paths in `short/`.
 --
 -- A queue is plain if the marks record no JVM and list and scores have equal length. Its first and last entries are
 -- waiters of live native processes. It has few tombstones, and no score is later than that of a new waiter. An empty
 -- queue is plain too.
 --
 -- The full scripts handle every other queue. So a fast path returns before its first write if the queue is not plain.
--- `keys` are the KEYS of the script. A server builds all functions and tables of these files for each call, so there
--- are few of them.
+-- `keys` are the KEYS of the script. A server rebuilds all functions and tables of these files for each call, so the
+-- files define only a few.
 
--- Whether tombstones or scores make the queue complex. It has too many tombstones, or one as its first, second or last
--- entry. Or a score is later than that of a new waiter.
+-- Returns whether tombstones or scores make the queue complex. Either the queue has too many tombstones, or a tombstone
+-- is its first, second or last entry. Or a score is later than the score of a new waiter.
 local function has_others(keys, plain)
   local waiting = redis.call('ZCOUNT', keys[3], '1000000000000', plain.fresh)
   if waiting == plain.length then
@@ -29,7 +29,7 @@ end
 
 -- Reads the queue and its marks. Returns nil if the queue is not plain or a key is of another kind. `living` is the
 -- process that sends the command, if the command counts as its heartbeat. `left` is the remaining lease. If the lock is
--- free, the second entry may become the head and is checked too.
+-- free, also checks the second entry, which may become the head.
 local function read_plain(keys, settings, living, left)
   local length = redis.pcall('LLEN', keys[2])
   -- An error is a table, which equals no other value. So this comparison also detects errors.
@@ -40,7 +40,7 @@ local function read_plain(keys, settings, living, left)
   local now = server_time()
   local oldest, latest = now - window, now + window + skew
   local fresh = string.format('%.0f', latest)
-  -- All sixteen fields are set here, because Lua rebuilds a table that grows.
+  -- Set all sixteen fields at once, because Lua rebuilds a growing table.
   local plain = {
     length = length, head = false, second = false, tail = false, offer = false, has_missed = false, holder = false, sweeps = false,
     ends = false, living = living, left = left, now = now, oldest = oldest, idle = idle, latest = latest, fresh = fresh,
@@ -64,7 +64,7 @@ local function read_plain(keys, settings, living, left)
   end
   local tail = length > 1 and redis.call('LINDEX', keys[2], '-1') or head
   plain.head, plain.second, plain.tail = head, second, tail
-  -- Skips processes that are known to be alive or already in the request.
+  -- Skips processes that are alive or already in the request.
   local process, next_process, last = process_of(head), process_of(second), process_of(tail)
   local knows_first = process == living
   local knows_second, knows_last = next_process == living or next_process == process, last == living or last == process
@@ -90,8 +90,8 @@ local function read_plain(keys, settings, living, left)
   return plain
 end
 
--- Refreshes the scores of head and tail, and the expiry of the keys. Returns how many of the two had no score; then
--- list and scores name different entries.
+-- Refreshes the scores of head and tail, and the expiry of the keys. Returns the number of missing scores. With a
+-- missing score, list and scores name different entries.
 local function keep_plain(keys, plain, head, tail)
   local unscored
   if head == tail then
@@ -101,13 +101,13 @@ local function keep_plain(keys, plain, head, tail)
   end
   local ends, last = tonumber(plain.ends) or 0, plain.latest + plain.idle
   if ends < last - plain.idle / 2 or ends > last then
-    -- List and scores expire together, and are extended once in each half of their lifetime. A later expiry comes from
-    -- a clock that was set back.
+    -- List and scores expire together. Extend them once in each half of their lifetime. A later expiry means that the
+    -- clock was set back.
     ends = string.format('%.0f', last)
     redis.call('PEXPIREAT', keys[2], ends)
     redis.call('PEXPIREAT', keys[3], ends)
     redis.call('PEXPIRE', keys[4], plain.idle)
-    -- Last, so that a refusal before it leaves no record of an expiry that was never set.
+    -- Record the expiry last, so an earlier refusal leaves no false record.
     redis.call('HSET', keys[4], 'e', ends)
   end
   return unscored

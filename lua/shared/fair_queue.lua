@@ -1,4 +1,4 @@
--- Prelude: removes entries that no longer wait from a fair queue, and repairs a damaged queue.
+-- Prelude: removes stale entries from a fair queue, and repairs a damaged queue.
 
 local function withdraw_offer(fair)
   if fair.offer then
@@ -21,7 +21,7 @@ local function pop_head(fair, head)
   forget(fair, head)
 end
 
--- Rewrites the list, in chunks: a Lua call takes a few thousand arguments at most.
+-- Rewrites the list in chunks, because a Lua call accepts a few thousand arguments.
 local function rewrite_queue(fair, entries)
   redis.call('DEL', fair.queue)
   fair.ends = nil
@@ -30,8 +30,8 @@ local function rewrite_queue(fair, entries)
   end
 end
 
--- Repairs list and scores if they name different entries, after a key was deleted, evicted or changed by hand. A long
--- queue is dropped instead, and its waiters queue again with their next request.
+-- Repairs list and scores that name different entries, after a key was deleted, evicted or edited. Drops a long queue,
+-- whose waiters queue again with their next request.
 local function repair(fair)
   if is_long(fair) then
     redis.call('DEL', fair.queue, fair.deadlines)
@@ -41,7 +41,7 @@ local function repair(fair)
   local listed, entries = {}, {}
   for _, entry in ipairs(redis.call('LRANGE', fair.queue, 0, -1)) do
     local score = not listed[entry] and score_of(fair, entry)
-    -- The entry may end up in the middle of the queue, where only `mixed` shows it.
+    -- The entry may move to the middle of the queue, where only `mixed` reveals it.
     fair.mixed = fair.mixed or is_foreign(fair, entry)
     if not listed[entry] and not score then
       if is_foreign(fair, entry) then
@@ -62,7 +62,7 @@ local function repair(fair)
   end
   for _, entry in ipairs(redis.call('ZRANGE', fair.deadlines, 0, -1)) do
     if not listed[entry] then
-      -- A removed JVM queues again at its next try, so only native waiters are kept.
+      -- Keep only native waiters. A removed JVM queues again at its next try.
       if is_alive(fair, entry) and not is_tombstone(score_of(fair, entry)) then
         entries[#entries + 1] = entry
       else
@@ -75,8 +75,8 @@ local function repair(fair)
   fair.scattered = false
 end
 
--- Notifies a listening JVM whose deadline passed during a long hold, once, and grants it `grace` to come. A raised
--- score keeps its own next command from evicting it.
+-- Notifies once a listening JVM whose deadline passed during a long hold, and gives it `grace` to return. The raised
+-- score prevents the JVM's own next command from evicting it.
 local function second_chance(fair, head)
   if redis.call('HEXISTS', fair.marks, mark_of('c', head)) == 1 then
     return false
@@ -89,18 +89,18 @@ local function second_chance(fair, head)
   redis.call('HSET', fair.marks, mark_of('c', head), 1)
   local wait = string.match(redis.call('HGET', fair.marks, mark_of('w', head)) or '', '^(%d+) ')
   if wait then
-    -- Otherwise the walk would treat it as an entry that rejoined.
+    -- Otherwise the walk would treat the entry as rejoined.
     redis.call('HSET', fair.marks, mark_of('w', head), string.format('%.0f %.0f', wait, score))
   end
   redis.call('ZADD', fair.deadlines, score, head)
   return true
 end
 
--- Removes heads that no longer wait, and returns the first waiting head, if any. After two thousand removals the next
--- command continues; until then the head is an entry that no longer waits.
+-- Removes stale heads, and returns the first waiting head, if any. After two thousand removals the next command
+-- continues, and until then the head is a stale entry.
 local function prune(fair)
   if fair.held then
-    -- The lock was taken, so the claim time starts again when it is next free.
+    -- The lock was granted, so the claim time restarts when the lock is next free.
     withdraw_offer(fair)
   end
   local head = nil
@@ -110,13 +110,13 @@ local function prune(fair)
     if fair.scattered or (head and not score) then
       repair(fair)
     elseif not head then
-      -- A new list has no expiry, whatever the marks record about the old list.
+      -- A new list has no expiry. The marks may record the old list's expiry.
       fair.ends = nil
       return nil
     elseif is_tombstone(score) then
       pop_head(fair, head)
     elseif is_foreign(fair, head) then
-      -- Nothing needs evicting while the lock is held.
+      -- No entry needs evicting while the lock is held.
       if fair.held or score > fair.now - fair.skew or second_chance(fair, head) then
         return head
       end
@@ -124,7 +124,7 @@ local function prune(fair)
     elseif not is_alive(fair, head) then
       pop_head(fair, head)
     elseif not fair.held and fair.offer == head and fair.now - fair.offered_at > fair.claim then
-      -- Its process is alive and was notified, but did not take the lock.
+      -- The process is alive and was notified, but did not acquire the lock.
       pop_head(fair, head)
     else
       return head

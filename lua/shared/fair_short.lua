@@ -1,7 +1,7 @@
 -- Prelude: the fast path of a fair acquire, with or without a fencing token.
 
--- Removes the hold from the queue of a free lock if it is the head or nobody waits. Returns the server's time if the
--- lock can be granted now, or nil for the full script.
+-- Removes the hold from the queue of a free lock, if the hold is the head or the queue is empty. Returns the server's
+-- time if the lock can be granted now, or nil for the full script.
 local function leave_for_grant(keys, entry, plain)
   local length = plain.length
   if length == 1 then
@@ -13,7 +13,7 @@ local function leave_for_grant(keys, entry, plain)
   elseif length > 0 and not redis.call('ZSCORE', keys[3], entry) then
     return nil
   end
-  -- This write needs memory, so a full server refuses it before anything has changed.
+  -- This write needs memory, so a server without memory refuses it before any change.
   if plain.living then
     redis.call('HSET', keys[4], mark_of('p', plain.living), string.format('%.0f', plain.now), 'h', entry)
   else
@@ -25,7 +25,7 @@ local function leave_for_grant(keys, entry, plain)
     return nil
   end
   if length > 0 then
-    -- The list first: if the server refuses the next command, an entry without a score would count as a waiter.
+    -- Change the list first: after a refusal, an entry without a score would count as a waiter.
     redis.call('LPOP', keys[2])
     redis.call('ZREM', keys[3], entry)
     if plain.offer then
@@ -51,7 +51,7 @@ local function join_plain(keys, entry, plain)
     redis.call('RPUSH', keys[2], entry)
     return true
   end
-  -- Each key gets its expiry at once.
+  -- Set each expiry at once.
   redis.call('PEXPIRE', keys[4], plain.idle)
   redis.call('ZADD', keys[3], plain.fresh, entry)
   redis.call('PEXPIRE', keys[3], plain.idle)
@@ -63,7 +63,7 @@ local function join_plain(keys, entry, plain)
   return true
 end
 
--- Queues for a lock that cannot be granted. Returns the reply, or nil for the full script.
+-- Queues the hold for a busy lock. Returns the reply, or nil for the full script.
 local function wait_shortly(keys, args, plain)
   local entry, length, is_held, foreign = args[1], plain.length, plain.left > -2, 0
   if is_held then
@@ -97,7 +97,7 @@ local function wait_shortly(keys, args, plain)
   if not is_held then
     wake_plain(keys, plain, args[8], args[9])
   elseif plain.offer then
-    -- The claim time starts again when the lock is next free.
+    -- The claim time restarts when the lock is next free.
     redis.call('HDEL', keys[4], 'o', 'ot')
   end
   if not own and not joins then

@@ -1,7 +1,7 @@
--- Prelude: the end of every fair script that may have changed the queue. It refreshes scores and expiry, removes
--- leftovers, and notifies the next waiter.
+-- Prelude: the end of every fair script that may change the queue. Refreshes scores and expiry, removes leftovers, and
+-- notifies the next waiter.
 
--- Cleans up the marks of an empty queue. Silent processes are removed too, but not by every command.
+-- Cleans up the marks of an empty queue. Removes silent processes too, but not in every command.
 local function sweep(fair)
   if fair.mixed or fair.walked then
     redis.call('HDEL', fair.marks, 'f', 'k', 'g')
@@ -12,8 +12,7 @@ local function sweep(fair)
     return
   end
   if redis.call('HLEN', fair.marks) > 10000 then
-    -- Too many marks to check individually. A waiter that cannot recognize a native holder makes one extra
-    -- subscription.
+    -- Too many marks to check. A waiter that cannot recognize a native holder only adds a subscription.
     redis.call('DEL', fair.marks)
   else
     local reply = redis.call('HGETALL', fair.marks)
@@ -27,8 +26,8 @@ local function sweep(fair)
   mark(fair, 's', fair.now)
 end
 
--- Removes tombstones at the tail, because the next JVM would base its deadline on the tail's score. Returns the tail,
--- if any, and its score. After 2000 tombstones the next command continues; until then the tail is false.
+-- Removes tombstones at the tail, because the next JVM derives its deadline from the tail's score. Returns the tail, if
+-- any, and its score. After 2000 tombstones the next command continues, and until then the tail is false.
 local function trim_tail(fair)
   for _ = 1, 2000 do
     local tail = redis.call('LINDEX', fair.queue, -1)
@@ -48,8 +47,8 @@ local function trim_tail(fair)
   return false
 end
 
--- Rebuilds list and scores without tombstones once these outnumber the waiters. A long queue loses a tombstone when it
--- reaches either end.
+-- Rebuilds list and scores once tombstones outnumber the waiters. In a long queue, a tombstone disappears only at
+-- either end.
 local function compact(fair)
   local tombstones = redis.call('ZCOUNT', fair.deadlines, '-inf', '(1000000000000')
   if is_long(fair) or tombstones <= 64 or tombstones * 2 <= redis.call('LLEN', fair.queue) then
@@ -83,7 +82,7 @@ local function freshen(fair, tail, tail_score)
   end
   local highest = tonumber(redis.call('ZRANGE', fair.deadlines, 0, 0, 'REV', 'WITHSCORES')[2])
   if highest == math.huge then
-    -- A score written by hand must not keep the queue forever.
+    -- A forged score must not keep the queue forever.
     highest = fresh
   end
   local ends, last = fair.ends or 0, math.max(highest, fair.now) + fair.idle
@@ -92,14 +91,13 @@ local function freshen(fair, tail, tail_score)
     redis.call('PEXPIREAT', fair.queue, ends)
     redis.call('PEXPIREAT', fair.deadlines, ends)
     redis.call('PEXPIRE', fair.marks, fair.idle)
-    -- Last, so that a refusal before it leaves no record of an expiry that was never set.
+    -- Record the expiry last, so an earlier refusal leaves no false record.
     redis.call('HSET', fair.marks, 'e', ends)
   end
 end
 
--- Whether a walk is due: there are new foreign entries, or the last walk was long ago. The interval grows with the
--- queue, so walks use a small part of the server's time. A long queue is never walked, so JVMs may overtake native
--- waiters there.
+-- Returns whether a walk is due: foreign entries are new, or the last walk was long ago. The interval grows with the
+-- queue, so walks use little server time. Scripts never walk a long queue, so JVMs may overtake its native waiters.
 local function walk_due(fair, tail, gap, force)
   if is_long(fair) or redis.call('HLEN', fair.marks) > 40000 then
     return false

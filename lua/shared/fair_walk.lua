@@ -1,16 +1,16 @@
--- Prelude: the pass over a whole fair queue. It runs rarely, and only while foreign entries are queued.
+-- Prelude: walks a whole fair queue. Runs rarely, and only while foreign entries wait.
 --
--- When a JVM is granted, it subtracts its own wait from the score of every entry behind it. JVMs also evict heads with
--- a past score. So a native waiter behind JVMs needs a score that survives all their grants: the guard.
+-- A granted JVM subtracts its own wait from the score of every later entry. JVMs also evict heads with a past score. So
+-- a native waiter behind JVMs needs a score that survives all their grants: the guard.
 
--- Runs a command in chunks: a Lua call takes a few thousand arguments at most.
+-- Runs a command in chunks, because a Lua call accepts a few thousand arguments.
 local function in_parts(command, key, words)
   for from = 1, #words, 500 do
     redis.call(command, key, unpack(words, from, math.min(from + 499, #words)))
   end
 end
 
--- The wait that a JVM apparently requested: the distance of its score from the entry in front of it.
+-- Returns the wait that a JVM apparently requested: the distance between its score and the preceding score.
 local function observed_wait(fair, score, before)
   if before and not is_tombstone(before) and score > before and score < math.huge then
     return score - before
@@ -20,7 +20,7 @@ local function observed_wait(fair, score, before)
   return fair.cap
 end
 
--- Deletes the marks of entries that are no longer queued, for example because a JVM removed them.
+-- Deletes the marks of entries that left the queue, for example because a JVM removed the entry.
 local function forget_absent(fair, marks, queued)
   local stale = {}
   for field in pairs(marks) do
@@ -37,8 +37,8 @@ local function walk_queue(fair, gap)
   local scores = paired(redis.call('ZRANGE', fair.deadlines, 0, -1, 'WITHSCORES'))
   local entries = redis.call('LRANGE', fair.queue, 0, -1)
   local kept, queued, dropped, scored, noted = {}, {}, {}, {}, {}
-  -- `sum` adds the waits of the JVMs passed so far. `guard` raises each wait to the maximum of a JVM, because a JVM's
-  -- wait may change before it leaves.
+  -- `sum` adds the waits of the JVMs so far. `guard` uses a JVM's maximum wait instead, because a JVM's wait may change
+  -- before it leaves.
   local sum, guard, before, foreign = 0, 0, nil, false
   for _, entry in ipairs(entries) do
     local score = tonumber(scores[entry])
@@ -56,7 +56,7 @@ local function walk_queue(fair, gap)
       local wait, seen = string.match(note or '', '^(%d+) (%d+)$')
       wait = tonumber(wait)
       if not wait or score > tonumber(seen) then
-        -- A new or returned entry. Its score is lowered once, to the score that a JVM would have set.
+        -- A new or returned entry. Lower its score once, to the score that a JVM would set.
         wait = observed_wait(fair, score, before)
         wanted = math.min(score, fair.now + held_for(fair) + sum + wait + fair.reach)
         if marks[mark_of('c', entry)] then

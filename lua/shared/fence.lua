@@ -1,4 +1,4 @@
--- Prelude: the register of fencing tokens of one guarded value. It stores the greatest token shown, with its owner. A
+-- Prelude: the register of fencing tokens for one guarded value. Stores the greatest presented token, with its owner. A
 -- lower token is stale. An equal token of another owner was issued twice, by a server that lost a write.
 --
 -- A refusal is {0, registered}, {-1, registered} or {-4, kind}. nil means admitted and registered.

@@ -1,4 +1,4 @@
--- Prelude: decides whether a missing hold can be granted. Returns the refusal, or nil for a free lock.
+-- Prelude: checks whether a missing hold can be granted. Returns the refusal, or nil for a free lock.
 
 local function refuse_grant(key, ask, time)
   if ask.count > 1 then

@@ -1,8 +1,8 @@
 -- Prelude: grants a free lock that is a hash of hold counts. `lease`, in milliseconds, stays a string: servers before
 -- 7.2 spend a third of a microsecond on each number they convert.
 
--- The last step of a grant, so no earlier error leaves a hold behind. Returns the error of a server that refuses the
--- lease, or nil.
+-- Performs the last step of a grant, so no earlier error leaves a hold behind. Returns an error if the server refuses
+-- the lease, or nil.
 local function give_lock(key, hold, lease)
   redis.call('HSET', key, hold, '1')
   local set = redis.pcall('PEXPIRE', key, lease)

@@ -1,5 +1,5 @@
 -- Prelude: raises the hold count in a hash of counts. `ask` has the `hold`, its `count` after success, its `lease` in
--- milliseconds, and `not_after`. The replies are the first two values of an acquire's reply.
+-- milliseconds, and `not_after`. Replies contain the first two values of an acquire's reply.
 
 -- Raises the count of an existing hold with the count `stored`.
 local function raise_hold(key, ask, stored)
@@ -8,7 +8,7 @@ local function raise_hold(key, ask, stored)
   elseif stored > ask.count then
     return {3, redis.call('PTTL', key)}
   end
-  -- The lease first, so an error in between leaves the count unchanged.
+  -- Extend the lease first, so an error leaves the count unchanged.
   local left = extend_lease(key, ask.lease)
   if stored == ask.count then
     return {2, left}

@@ -1,4 +1,4 @@
--- Prelude: finds the held, unexpired permits of a hold. The ids have sixteen bytes each and travel as one string.
+-- Prelude: finds the held, unexpired permits of a hold. The ids have sixteen bytes each and arrive as one string.
 -- Returns the held ids, all ids, and the lowest deadline of the held ids.
 
 local function find_held(key, ids, time)

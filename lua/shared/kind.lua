@@ -1,6 +1,6 @@
--- Prelude: refuses a key of another kind than the script expects.
+-- Prelude: refuses a key of an unexpected kind.
 --
--- The first read uses redis.pcall, so the check of the kind costs nothing in the usual case. The refusal is {-4, kind}:
+-- The first read uses redis.pcall, so the usual case needs no extra check. The refusal is {-4, kind}:
 -- the type of the key, or "read-write lock" for a hash with Redisson's field `mode`.
 
 local function refuse_kind(failure, key)

@@ -1,5 +1,5 @@
--- Prelude: extends the lease of a key, never shortens it. Returns the remaining lease in milliseconds. A `lease` passed
--- as a string costs the server less than a number.
+-- Prelude: extends the lease of a key, never shortens it. Returns the remaining lease in milliseconds. Pass `lease` as
+-- a string, which costs the server less than a number.
 
 local function extend_lease(key, lease)
   local left = redis.call('PTTL', key)

@@ -1,11 +1,11 @@
 -- Prelude: returns permits to the counter. Available plus held permits always equal the capacity.
 --
--- A deleted semaphore stays deleted, and permits returned to it are dropped: a recreated counter would prevent a new
+-- A deleted semaphore stays deleted. Its returning permits are dropped, because a recreated counter would prevent a new
 -- `set`.
 
 local function give_back(key, deadlines_key, ids)
-  -- This no-op write goes first. It proves the permission for ZREM, and a server without free memory lets a script
-  -- finish once it has written.
+  -- Write this no-op first. It proves the permission for ZREM, and a server that is out of memory lets a script finish
+  -- after its first write.
   redis.call('ZREM', deadlines_key, '')
   if redis.call('EXISTS', key) == 1 then
     redis.call('INCRBY', key, #ids)

@@ -1,11 +1,11 @@
 -- Prelude: the readers of a read-write lock.
 --
--- An expired reader does not count. Any script that finds it removes it.
+-- Expired readers do not count. Every script removes the expired readers that it finds.
 
 local function forget_reader(key, readers_key, reader)
   redis.call('HDEL', key, reader)
   redis.call('ZREM', readers_key, reader)
-  -- A server that refuses undeclared keys keeps the hold key, which then expires by itself.
+  -- A server that refuses undeclared keys keeps the hold key until it expires.
   redis.pcall('DEL', hold_key_of(key, reader, 1))
 end
 
@@ -18,7 +18,7 @@ local function reap_readers(key, readers_key, time)
   return #over > 0 and redis.call('HLEN', key) == 1
 end
 
--- Removes every expired reader. Returns the number of live readers without `except`, and their longest and shortest
+-- Removes every expired reader. Returns the number of live readers except `except`, and their longest and shortest
 -- remaining times. A script blocks the server, so this inspects at most a thousand readers and ten thousand hold keys
 -- of JVMs. Readers beyond these limits count as alive, and the longest time is false.
 local function scan(key, readers_key, time, except)

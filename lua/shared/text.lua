@@ -1,4 +1,4 @@
--- Prelude: reads a lock's string. A longer string belongs to an application, so only its start is read.
+-- Prelude: reads a lock's string. A longer string belongs to an application, so the script reads only its start.
 
 -- Returns the string, or false for a missing key.
 local function short_text(key)

@@ -1,9 +1,9 @@
 -- Prelude: fencing tokens. A token is the server's time in microseconds, or the last token plus one if that is greater.
--- So tokens grow with every grant, even if a failover lost the last one. Tokens stay below 2^53, which every client can
--- represent, and travel as strings. The key is never deleted. `last` is the result of GET.
+-- So tokens grow with every grant, even if a failover lost the last token. Tokens are strings, and stay below 2^53,
+-- which every client can represent. The key is never deleted. `last` is the result of GET.
 
--- Returns the error if no token can follow, or nil. Above this limit Lua cannot add 1, and the next token would repeat
--- an old one.
+-- Returns an error if no token can follow, or nil. Above this limit Lua cannot add 1, and the next token would repeat
+-- an old token.
 local function refuse_token(last)
   if (tonumber(last or 0) or 0) >= 9007199254740991 then
     return redis.error_reply('ERR the last fencing token is not below 2^53 - 1')
@@ -24,6 +24,6 @@ local function next_token(key, last)
 end
 
 local function same_token(key, last)
-  -- The token of a held lock was deleted by hand: a new token is greater than the lost one.
+  -- An operator deleted the token of a held lock. A new token is greater than the lost token.
   return last or next_token(key, last)
 end

@@ -1,5 +1,5 @@
--- Prelude: parses numbers on the server, which anyone may have written. Lua's tonumber accepts nan, inf, 0x10, 1e3 and
--- blanks. Here a number is what Redis counts with: decimal, whole, and at most 2^53, so that Lua represents it exactly.
+-- Prelude: parses numbers from untrusted keys. Lua's tonumber accepts nan, inf, 0x10, 1e3 and blanks. This prelude
+-- accepts only decimal integers, as Redis does, up to 2^53, which Lua represents exactly.
 
 -- Returns the number, or nil.
 local function whole(text)

@@ -1,4 +1,4 @@
--- Fast path of `fair/acquire`: grants a free lock, queues the hold, or leaves it in its place.
+-- Fast path of `fair/acquire`: grants a free lock, queues the hold, or keeps its place.
 
 do
   local reply, time = acquire_shortly(KEYS, ARGV)

@@ -1,9 +1,9 @@
 -- Fast path of `fair/release`: ends a hold and notifies the next waiter.
 --
--- It only checks the head. Acquires and heartbeats of waiters maintain the queue. The full script handles JVMs and a
--- head that is not a live native waiter.
+-- Checks only the head, because acquires and heartbeats of waiters maintain the queue. The full script handles JVMs and
+-- any head that is not a live native waiter.
 
--- Whether the head is a live native waiter. The mark `f` shows a queue with JVMs; a low score shows a tombstone.
+-- Returns whether the head is a live native waiter. The mark `f` means a queue with JVMs, a low score a tombstone.
 local function is_plain_head(keys, marks, head, oldest)
   if marks.err or not marks[1] or marks[2] or (tonumber(marks[5]) or 0) < oldest then
     return false
@@ -18,17 +18,17 @@ local function release_to_head(keys, args, head)
   local now, process = server_time(), process_of(head)
   local marks = redis.pcall('HMGET', keys[4], 'h', 'f', 'o', 'ot', mark_of('p', process))
   if not is_plain_head(keys, marks, head, now - window) or redis.call('ZSCORE', keys[3], args[1]) then
-    -- A hold that is also queued, in a damaged queue, leaves the queue in the full script.
+    -- In a damaged queue, the holder may also wait. The full script removes it.
     return nil
   elseif marks[3] ~= head then
     redis.call('HSET', keys[4], 'o', head, 'ot', string.format('%.0f', now))
   elseif now - (tonumber(marks[4]) or 0) > tonumber(claim) then
-    -- The head was offered the lock before and did not take it.
+    -- The head was notified before and did not acquire the lock.
     return nil
   end
   local publish, channel = args[4], args[5]
   redis.call(publish, channel_of({channel = channel}, process), head)
-  -- The lock is freed last: if the server refuses to publish or to change the queue, nothing was released.
+  -- Free the lock last: if the server refuses to publish or to change the queue, the hold is unchanged.
   redis.call('DEL', keys[1])
   return 1
 end

@@ -1,4 +1,4 @@
--- Fast path of `fenced_fair/acquire`: grants a free lock, queues the hold, or leaves it in its place.
+-- Fast path of `fenced_fair/acquire`: grants a free lock, queues the hold, or keeps its place.
 
 do
   local last = short_text(KEYS[5])
@@ -6,7 +6,7 @@ do
   if type(last) ~= 'table' and not refuse_token(last) then
     local reply, time = acquire_shortly(KEYS, ARGV)
     if time then
-      -- The token first: a token without a grant is only a gap.
+      -- Write the token first: a token without a grant only leaves a gap.
       local token = next_token(KEYS[5], last)
       return complete(grant_hold(KEYS[1], {hold = ARGV[1], lease = ARGV[3]}), time, token)
     elseif reply then

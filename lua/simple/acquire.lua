@@ -1,5 +1,5 @@
--- Grants the simple lock, or extends the lease of its hold. The value of the key is the caller's id, as in go-zero, so
--- there is no hold count.
+-- Grants the simple lock, or extends the lease of its hold. The value of the key is the caller's id, as in go-zero,
+-- without a hold count.
 --
 -- KEYS[1]  lock       [string]   the id of the hold, with the lease as its time to live
 -- ARGV[1]  hold       [string]   the id of the hold
@@ -9,7 +9,7 @@
 --                                requests the server's time; -1 sets no limit and does not read the clock
 -- returns  [array]    {1, left, time}  granted: the lock was free
 --                     {2, left, time}  held: the key already has this id
---                     {0, left, time}  busy: another id has it; left is -1 if the key has no time to live
+--                     {0, left, time}  busy: another id has the lock; left is -1 if the key has no time to live
 --                     {-2, 0, time}    lost: a count above 1 for a missing hold
 --                     {-3, 0, time}    too late: the first grant arrived after not_after
 --                     {-4, kind}       the key is of another kind, named by kind

@@ -1,4 +1,4 @@
--- Ends a hold of the simple lock. It publishes nothing, because waiters for this lock poll.
+-- Ends a hold of the simple lock. Publishes no message, because waiters poll this lock.
 --
 -- KEYS[1]  lock   [string]   the id of the hold, with the lease as its time to live
 -- ARGV[1]  hold   [string]   the id of the hold

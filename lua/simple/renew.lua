@@ -1,4 +1,5 @@
--- Renews the leases of many simple locks in one call. A missing key or a key of another kind does not affect the rest.
+-- Renews the leases of many simple locks in one call. A missing key or a key of another kind does not affect other
+-- locks.
 --
 -- KEYS[i]    lock   [string]   the i-th lock
 -- ARGV[2i-1] hold   [string]   the id of the i-th hold

@@ -1,4 +1,4 @@
--- Registers a fencing token for a value guarded elsewhere, and returns whether it is admitted.
+-- Registers a fencing token for a value in another store, and returns whether the token is admitted.
 --
 -- KEYS[1]  fence  [hash]     the register: token, owner, and the number of the owner's last write
 -- ARGV[1]  token  [integer]  the fencing token of the hold, from 1 to 2^53

@@ -1,5 +1,5 @@
--- Writes a guarded value after its register has admitted the fencing token. The writes of a hold are numbered, so a
--- late copy cannot undo a later write.
+-- Writes a guarded value after its register has admitted the fencing token. A hold numbers its writes, so a late
+-- duplicate cannot undo a later write.
 --
 -- KEYS[1]  data      [string]   the guarded value
 -- KEYS[2]  fence     [hash]     its register: token, owner, and the number of the owner's last write
@@ -10,7 +10,7 @@
 -- ARGV[5]  value     [string]   the value
 -- ARGV[6]  lifetime  [integer]  the lifetime of the value in milliseconds; 0 for no expiry
 -- returns  [array]  {1}               written
---                   {2}               written before: this write or a later one of the same hold (a copy)
+--                   {2}               written before: this write or a later write of the hold (a duplicate)
 --                   {0, registered}   stale: a greater token was registered
 --                   {-1, registered}  duplicate: the token is registered for another owner
 --                   {-4, kind}        the value is not a string, or the register not a hash

@@ -1,11 +1,11 @@
--- Offers a hold to another process: stores the secret of its ticket, and extends the lease to the life of the ticket. The
--- hold and its count stay until the adoption, which replaces the hold. A copy before the adoption changes nothing. A copy
--- after the adoption finds no hold.
+-- Offers a hold to another process: stores the secret of its ticket, and extends the lease to the life of the ticket.
+-- The hold and its count stay until the adoption, which replaces the hold. A duplicate before the adoption changes
+-- nothing. A duplicate after the adoption finds no hold.
 --
 -- KEYS[1]  lock    [hash]     hold -> count, with the lease as its time to live
 -- KEYS[2]  ticket  [string]   secret:time of the offered hold, with the lease as its time to live
 -- ARGV[1]  hold    [string]   the field of the hold: uuid:number
--- ARGV[2]  secret  [string]   random, of a fixed length, and used once
+-- ARGV[2]  secret  [string]   random, of a fixed length, for one use
 -- ARGV[3]  lease   [integer]  milliseconds, at least 1; an existing lease is never shortened
 -- returns  [array]  {1, left, time}  offered
 --                   {0, stored}      not offered: the hold count is not 1
@@ -32,10 +32,10 @@ local now = redis.call('TIME')
 local time = tonumber(now[1]) * 1000000 + tonumber(now[2])
 local offered = redis.call('GETRANGE', ticket_key, 0, 256)
 if string.sub(offered, 1, #secret) == secret then
-  -- A copy: the ticket has the time of the first offer.
+  -- A duplicate. The ticket contains the time of the first offer.
   time = whole(string.sub(offered, #secret + 2)) or time
 end
 local left = math.max(redis.call('PTTL', lock_key), tonumber(lease))
--- The secret first: a server without memory refuses it, and the lease is unchanged.
+-- Write the secret first: a server without memory refuses it, and the lease is unchanged.
 redis.call('SET', ticket_key, string.format('%s:%.0f', secret, time), 'PX', left)
 return {1, extend_lease(lock_key, lease), time}

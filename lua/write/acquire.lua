@@ -10,13 +10,13 @@
 -- ARGV[4]  not_after  [integer]  server time in milliseconds after which a first grant and a mark are refused; no limit if
 --                                not positive
 -- ARGV[5]  reader     [string]   the field of the owner's read hold: uuid:number, or an empty string
--- ARGV[6]  mark       [integer]  milliseconds for which readers give way, 0 for no mark
+-- ARGV[6]  mark       [integer]  milliseconds for which readers yield, 0 for no mark
 -- ARGV[7]  publish    [string]   PUBLISH or SPUBLISH
 -- ARGV[8]  channel    [channel]  where waiters listen; gets the message 0 when the script finds the last readers expired
 -- also     [string]  the hold keys of a JVM's readers: only the fields of the lock name these readers, so no caller can declare the keys
 -- returns  [array]    {1, left, time}  granted: the count was one less, or the lock was free
---                     {2, left, time}  held: the count was already this (a copy of a command that succeeded)
---                     {3, left, time}  past: the count is greater (a late copy of an older command that succeeded)
+--                     {2, left, time}  held: the count already had this value (a duplicate of a successful command)
+--                     {3, left, time}  past: the count is greater (a late duplicate of an older successful command)
 --                     {4, left, time, 0, 0, 0}  placed: another hold has the lock, and a mark was set
 --                     {0, left, time}  busy: another hold has the lock, and no mark was set
 --                     {-1, stored, time}  mismatch: the stored count is too low for this count
@@ -54,7 +54,7 @@ if stored then
   elseif stored == count then
     return {2, extend_lease(lock_key, lease), time}
   elseif stored == count - 1 then
-    -- The lease first, so an error in between leaves the count unchanged.
+    -- Extend the lease first, so an error leaves the count unchanged.
     local left = extend_lease(lock_key, lease)
     if redis.call('HSET', lock_key, hold, count) == 1 then
       -- The server's clock jumped back and the key expired. HSET recreated it without `mode`, which is not a lock.
@@ -80,7 +80,7 @@ if mode == 'read' and not empty then
   end
 end
 if empty then
-  -- Notifies waiters in any case, so none of them waits for expired readers.
+  -- Always notify, so no waiter waits for expired readers.
   redis.call(publish, channel, '0')
   redis.call('DEL', lock_key, readers_key)
   mode = false
@@ -92,8 +92,8 @@ end
 if mode then
   local left = redis.call('PTTL', lock_key)
   if mode == 'read' and left > 0 then
-    -- A reader that dies, or leaves while others remain, publishes nothing. So the writer retries when the first reader
-    -- may have expired.
+    -- A reader that dies, or leaves while other readers remain, publishes no message. So the writer retries when the
+    -- first reader may have expired.
     if not first then
       local reader_of_ours = redis.call('ZRANGEBYSCORE', readers_key, '-inf', '+inf', 'LIMIT', 0, 1)[1]
       first = reader_of_ours and hold_left(lock_key, readers_key, reader_of_ours, time) or left
@@ -106,7 +106,7 @@ if mode then
     if #over > 0 then
       redis.call('ZREM', writers_key, unpack(over))
     end
-    -- Also before the mark: a user without permission for PEXPIRE then leaves no mark without expiry.
+    -- Set this expiry before the mark too. A user without permission for PEXPIRE then leaves no mark without expiry.
     redis.call('PEXPIRE', writers_key, keep)
     redis.call('ZADD', writers_key, time + mark, hold)
     redis.call('PEXPIRE', writers_key, keep)
@@ -118,8 +118,8 @@ if not in_time then
   return {-3, 0, time}
 end
 
--- The grant comes last, so no earlier error leaves a hold behind. The first ZADD changes nothing but needs memory, as
--- the grant does. A server without free memory lets a script finish once it has written.
+-- The grant comes last, so no earlier error leaves a hold behind. The first ZADD changes nothing, but needs memory like
+-- the grant. A server that is out of memory lets a script finish after its first write.
 redis.call('ZADD', writers_key, 'XX', 0, '')
 redis.call('ZREM', writers_key, hold)
 redis.call('DEL', readers_key)

@@ -1,5 +1,6 @@
 -- Lowers the hold count of a writer, or ends its hold and notifies all waiters. A writer that also reads becomes a
--- reader. Ending a hold also removes its mark, granted or not. The count is absolute, so a copy changes nothing.
+-- reader. Ending a hold also removes its mark, even for a waiter. The count is absolute, so a duplicate changes
+-- nothing.
 --
 -- KEYS[1]  lock     [hash]     mode -> read or write, reader -> count, writer:write -> count; it expires with its longest hold
 -- KEYS[2]  readers  [zset]     native readers -> deadline, in the server's milliseconds
@@ -11,8 +12,8 @@
 -- also     [string]  the hold keys of a JVM's readers: only the fields of the lock name these readers, so no caller can declare the keys
 -- returns  [integer]  1   released: the hold has ended, and the message was published
 --                     2   lowered: the count is now as requested; the lease is unchanged
---                     3   same: the count was already this (a copy of a command that succeeded)
---                     4   below: the count was already lower (a late copy of an older command)
+--                     3   same: the count already had this value (a duplicate of a successful command)
+--                     4   below: the count was already lower (a late duplicate of an older command)
 --                     0   absent: the lock is free; removes a leftover index of readers
 --                     -1  other: another hold has the lock
 --                     -4  kind: the key is not a read-write lock
@@ -33,7 +34,7 @@ if not mode then
   if redis.call('EXISTS', lock_key) == 1 then
     return -4
   end
-  -- The index has no live reader.
+  -- No indexed reader is alive.
   redis.call('DEL', readers_key)
 end
 
@@ -53,14 +54,13 @@ local time = server_time()
 if stored then
   reap_readers(lock_key, readers_key, time)
   local alive, longest = scan(lock_key, readers_key, time, hold)
-  -- Publish first: if the server refuses it, nothing was released.
+  -- Publish first: if the server refuses to publish, the hold is unchanged.
   redis.call(publish, channel, '1')
   redis.call('ZREM', writers_key, hold)
   if alive == 0 then
     redis.call('DEL', lock_key, readers_key)
   else
-    -- The hold is deleted last, so the release can be repeated. A lock in write mode without its writer would admit
-    -- nobody.
+    -- Delete the hold last, so a release can be repeated. A lock in write mode without its writer would admit nobody.
     redis.call('HSET', lock_key, 'mode', 'read')
     if longest then
       redis.call('PEXPIRE', lock_key, longest)
