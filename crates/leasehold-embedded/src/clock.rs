@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The clock of an embedded server. The server's wall time is a fixed start, plus the time of this clock, plus every
-/// [`step_clock`](crate::EmbeddedServer::step_clock). Keys expire by that wall time, as on a real server.
+/// The clock of an embedded server. The server's wall time is a fixed start plus this clock plus every
+/// [`step_clock`](crate::EmbeddedServer::step_clock). Keys expire by the wall time, as on a real server.
 #[derive(Clone)]
 pub struct ServerClock {
     source: Source,
@@ -25,12 +25,12 @@ pub struct ServerClock {
 enum Source {
     System(std::time::Instant, MachineTimer),
     Manual(ManualClock),
-    /// tokio's clock since this instant, and the runtime with its timers.
+    /// tokio's clock since this instant, and the runtime that owns the timers.
     Tokio(tokio::time::Instant, Option<tokio::runtime::Handle>),
     Closure(Arc<dyn Fn() -> Instant + Send + Sync>, Option<Arc<Timer>>),
 }
 
-/// The kinds of clocks.
+/// A kind of clock.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_enums, reason = "a client must know each")]
 pub enum ClockSort {
@@ -40,19 +40,19 @@ pub enum ClockSort {
     Manual(ManualClock),
     /// tokio's clock, starting at this instant.
     Tokio(tokio::time::Instant),
-    /// Another clock.
+    /// A clock of [`ServerClock::from_fn`].
     Other,
 }
 
-/// Wakes at an instant.
+/// A function that wakes a waker at an instant.
 type Timer = dyn Fn(Instant, Waker) + Send + Sync;
 
-/// The wall time at zero of a clock other than the machine's: a round number in January 2027.
+/// The wall time at the zero of every clock except the machine's: a round number in January 2027.
 const MADE_UP_BASE_MILLIS: i64 = 1_800_000_000_000;
 
 impl ServerClock {
-    /// The machine's monotonic clock. The wall time is read once, here, and ignores later corrections of the machine's
-    /// clock.
+    /// The machine's monotonic clock. This function reads the wall time once, and ignores later corrections of the
+    /// machine's clock.
     pub fn system() -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
@@ -66,8 +66,8 @@ impl ServerClock {
         Self { source: Source::Manual(clock.clone()), base_millis: MADE_UP_BASE_MILLIS }
     }
 
-    /// tokio's clock, which a test can pause, starting at `zero`. It uses the timers of the calling runtime, otherwise
-    /// of the runtime that uses the server.
+    /// tokio's clock, which a test can pause, starting at `zero`. Uses the timers of the calling runtime. Without one,
+    /// uses those of the runtime that uses the server.
     pub fn tokio(zero: tokio::time::Instant) -> Self {
         Self {
             source: Source::Tokio(zero, tokio::runtime::Handle::try_current().ok()),
@@ -75,7 +75,7 @@ impl ServerClock {
         }
     }
 
-    /// Any other clock, such as a simulation's. Its zero is 1 800 000 000 000 ms of wall time. `now` must not go back,
+    /// A custom clock, such as a simulation's. Its zero is 1 800 000 000 000 ms of wall time. `now` must not decrease,
     /// and must not call the server.
     pub fn from_fn(now: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
         Self { source: Source::Closure(Arc::new(now), None), base_millis: MADE_UP_BASE_MILLIS }
@@ -83,7 +83,7 @@ impl ServerClock {
 
     /// Adds timers to a clock of [`ServerClock::from_fn`]. A server whose [replies take
     /// time](crate::EmbeddedServer::set_round_trip) needs them. `wake_at` wakes the waker once the clock reaches the
-    /// instant. It must not call the server, but the waker may do so. Other clocks keep their own timers.
+    /// instant. `wake_at` must not call the server, but the waker may. Other clocks keep their own timers.
     #[must_use]
     pub fn with_timer(mut self, wake_at: impl Fn(Instant, Waker) + Send + Sync + 'static) -> Self {
         if let Source::Closure(_, timer) = &mut self.source {
@@ -92,7 +92,7 @@ impl ServerClock {
         self
     }
 
-    /// The kind of clock, for a client that shares it.
+    /// Returns the kind of clock, for a client that shares the clock.
     #[doc(hidden)]
     pub fn sort(&self) -> ClockSort {
         match &self.source {
@@ -103,7 +103,7 @@ impl ServerClock {
         }
     }
 
-    /// The current time.
+    /// Returns the current time.
     pub(crate) fn now(&self) -> Instant {
         match &self.source {
             Source::System(start, _) => {
@@ -130,7 +130,7 @@ impl ServerClock {
             Source::System(start, timer) => timer.wake_at(*start + Duration::from_nanos(instant.as_nanos()), waker),
             Source::Manual(clock) => clock.wake_at(instant, waker),
             Source::Tokio(zero, runtime) => {
-                // Without a runtime nothing sleeps: the next use of the server delivers due events.
+                // Without a runtime no task sleeps. The next use of the server delivers due events.
                 let Some(runtime) = runtime.clone().or_else(|| tokio::runtime::Handle::try_current().ok()) else {
                     return;
                 };
@@ -145,7 +145,7 @@ impl ServerClock {
         }
     }
 
-    /// Wall time in microseconds since the epoch.
+    /// Returns the wall time in microseconds since the epoch.
     pub(crate) fn wall_micros(&self) -> i64 {
         self.base_millis * 1_000 + i64::try_from(self.now().as_nanos() / 1_000).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! The engine: scripts and commands over typed keys. It knows no clients, connections or faults.
+//! The engine: scripts and commands over typed keys, without clients, connections or faults.
 
 mod answer;
 pub(crate) mod channels;
@@ -28,7 +28,8 @@ use std::sync::Arc;
 /// A keyspace, its Lua state, and its clock.
 pub(crate) struct Engine {
     host: Host,
-    /// Shared with the host's functions. Its lock is only taken under the server's lock, so nobody waits for it.
+    /// Shared with the functions of the Lua host. Only a holder of the server's lock locks it, so the lock is never
+    /// contended.
     keyspace: Arc<Mutex<Keyspace>>,
     pub(crate) clock: ServerClock,
     pub(crate) stepped_micros: i64,
@@ -37,7 +38,7 @@ pub(crate) struct Engine {
     pub(crate) replicas: u32,
 }
 
-/// Compiled scripts with name and number of calls, by the script's static address.
+/// Compiled scripts with name and number of calls, by the address of the static script.
 type Scripts = FxHashMap<usize, (Compiled, &'static str, u64)>;
 
 impl Engine {
@@ -46,7 +47,7 @@ impl Engine {
         Ok(Self::with_host(Host::new(keyspace.clone())?, keyspace, FxHashMap::default(), clock))
     }
 
-    /// Resets everything except the Lua state and the compiled scripts, which keep no state of earlier runs.
+    /// Resets everything except the Lua state and the compiled scripts, which store no data.
     pub(crate) fn renewed(self, clock: ServerClock) -> Self {
         *self.keyspace.lock() = Keyspace::default();
         let mut scripts = self.scripts;
@@ -62,7 +63,7 @@ impl Engine {
         self.keyspace.lock()
     }
 
-    /// The subscriptions.
+    /// Returns the subscriptions.
     pub(crate) fn channels(&self) -> MappedMutexGuard<'_, Channels> {
         MutexGuard::map(self.keyspace.lock(), |keyspace| &mut keyspace.channels)
     }
@@ -71,7 +72,7 @@ impl Engine {
         self.clock.wall_micros() + self.stepped_micros
     }
 
-    /// Runs the script of a call. A durable call also gets the number of replicas.
+    /// Runs the script of a call. A durable call also returns the number of replicas.
     pub(crate) fn call(&mut self, call: &Call) -> Result<Reply, ServerError> {
         let script = self.compiled(call.script())?;
         self.begin_turn(true);
@@ -82,17 +83,17 @@ impl Engine {
         })
     }
 
-    /// The next script meets an error in its middle, until [`Engine::end_refusal`] takes that back.
+    /// Plans a refusal for the next scripts, until [`Engine::end_refusal`].
     pub(crate) fn plan_refusal(&self, inside: RefuseAt, error: ServerError) {
         self.keyspace.lock().refusals.plan(inside, error);
     }
 
-    /// Also says whether a script came so far.
+    /// Ends the refusal. Returns whether a script reached it.
     pub(crate) fn end_refusal(&self) -> RefusalEffect {
         self.keyspace.lock().refusals.end()
     }
 
-    /// Runs a script that is not leasehold's.
+    /// Runs a custom script.
     pub(crate) fn eval(&self, source: &str, keys: &[Bytes], args: &[Bytes]) -> Result<Reply, ServerError> {
         let script = self.host.compile(source)?;
         self.begin_turn(true);
@@ -105,24 +106,24 @@ impl Engine {
         command::run(&mut self.keyspace.lock(), words).map(|answer| answer.into_reply())
     }
 
-    /// All unexpired keys, in order.
+    /// Returns all unexpired keys, in order.
     pub(crate) fn keys(&self) -> Vec<Bytes> {
         self.begin_turn(false);
         self.keyspace.lock().keys()
     }
 
-    /// A page of key names, and the cursor of the next page.
+    /// Returns a page of key names, and the cursor of the next page.
     pub(crate) fn page(&self, page: &ScanPage) -> (Option<u64>, Vec<Bytes>) {
         self.begin_turn(false);
         self.keyspace.lock().page(page.cursor, usize::try_from(page.count).unwrap_or(usize::MAX), &page.pattern)
     }
 
-    /// The messages published since the last call, in order.
+    /// Returns the messages published since the last call, in order.
     pub(crate) fn take_published(&self) -> Vec<Published> {
         self.channels().take_published()
     }
 
-    /// Number of calls of a script.
+    /// Returns the number of calls of a script.
     pub(crate) fn calls(&self, script: &str) -> u64 {
         self.scripts.values().filter(|(_, name, _)| *name == script).map(|(_, _, calls)| calls).sum()
     }

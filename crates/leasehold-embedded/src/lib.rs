@@ -1,14 +1,14 @@
 //! The scripts of leasehold on an in-process keyspace, without a server or a socket.
 //!
 //! An [`EmbeddedServer`] runs the Lua files of leasehold on Lua 5.1, over typed keys with expiry and Pub/Sub. An
-//! [`EmbeddedLink`] has the connections of one client, behind the same [`Link`](leasehold_core::link::Link) as a real
-//! server's. It also injects faults: lost, delayed or duplicated messages, errors within a script, full memory, data
-//! loss, clock steps.
+//! [`EmbeddedLink`] contains one client's connections, and implements [`Link`](leasehold_core::link::Link) like the
+//! connections to a real server. Both inject faults: lost, delayed or duplicated messages, errors within a script, full
+//! memory, data loss, clock steps.
 //!
-//! The engine (`engine/`) knows no clients. The server has an engine and its ends of all connections, with their
-//! faults. A link has the client's ends.
+//! The engine (`engine/`) is independent of clients. The server owns an engine and the server ends of all connections,
+//! with their faults. A link owns the client ends.
 //!
-//! The engine supports the commands that the scripts use, completely. Any other command is an error.
+//! The engine fully supports the commands that the scripts use. Any other command is an error.
 //!
 //! `tests/differential/` of the workspace compares random histories on this engine and on servers.
 //!

@@ -43,7 +43,7 @@ impl EmbeddedLink {
             if state.down {
                 connections.state = LinkState::Down;
                 connections.was_up = false;
-                // No task waits for an event of this link yet.
+                // No task waits for this link's events yet.
                 drop(connections.push(out_of_reach()));
             }
             let mut info = ServerInfo::default();
@@ -58,7 +58,7 @@ impl EmbeddedLink {
         Self { inner: Arc::new(Inner { server: server.clone(), id, info, receiver: OnceLock::new() }) }
     }
 
-    /// The server of this link.
+    /// Returns the server of this link.
     pub fn embedded_server(&self) -> &EmbeddedServer {
         &self.inner.server
     }
@@ -73,26 +73,27 @@ impl EmbeddedLink {
         self.with_connections(|connections| connections.faults.clear());
     }
 
-    /// Number of planned faults of this link.
+    /// Returns the number of planned faults of this link.
     pub fn faults(&self) -> usize {
         let faults = |state: &mut State| state.links.get(&self.inner.id).map(|connections| connections.faults.len());
         self.with(faults).unwrap_or_default()
     }
 
-    /// Applies the requests held by a proxy, in order, and returns their number. A caller with a live connection gets
-    /// its reply.
+    /// Applies the requests held by a proxy, in order, and returns their number. A caller with a live connection
+    /// receives its reply.
     pub fn release_held(&self) -> usize {
         self.with(|state| state.release_held(self.inner.id))
     }
 
-    /// Number of requests held by a proxy: neither released nor settled.
+    /// Returns the number of requests held by a proxy, neither released nor settled.
     pub fn held(&self) -> usize {
         self.with(|state| state.held(self.inner.id))
     }
 
-    /// Disconnects or reconnects the link. While it is down, calls end with [`LinkError::NotSent`], and subscribing and
-    /// settling fail. Waiting calls end with [`LinkError::Unknown`]. The link reports at once that its server is
-    /// unreachable. After the outage it has new connections without subscriptions, and reports the resets.
+    /// Disconnects or reconnects the link. While the link is down, calls end with [`LinkError::NotSent`], and
+    /// subscribing and settling fail. Waiting calls end with [`LinkError::Unknown`]. The link immediately reports an
+    /// unreachable server. After the outage, the link opens new connections without subscriptions, and reports the
+    /// resets.
     pub fn set_down(&self, down: bool) {
         self.with(|state| if down { state.set_down(self.inner.id) } else { state.set_up(self.inner.id) });
     }
@@ -112,7 +113,7 @@ impl EmbeddedLink {
         self.with_connections(|connections| connections.lose_notices = count);
     }
 
-    /// Lets the next `count` subscribe and unsubscribe commands take effect, but end with [`LinkError::Unknown`].
+    /// Applies the next `count` subscribe and unsubscribe commands, but ends them with [`LinkError::Unknown`].
     pub fn lose_confirmations(&self, count: u32) {
         self.with_connections(|connections| connections.lose_confirmations = count);
     }
@@ -123,7 +124,7 @@ impl EmbeddedLink {
         self.with_connections(|connections| connections.stepped = stepped);
     }
 
-    /// Records the calls of this link from now on.
+    /// Starts recording the calls of this link.
     pub fn record(&self) -> Recorder {
         Recorder::new(self.inner.server.clone(), Some(self.inner.id), self.with(State::start_log))
     }
@@ -217,7 +218,7 @@ impl Link for EmbeddedLink {
 
     async fn scan(&self, _server: ServerId, page: ScanPage) -> Result<Scanned, LinkError> {
         let reply = self.send(|state, link| state.scan(link, page)).await?;
-        // Cursors derive from key names, so they stay valid on another server.
+        // Cursors derive from key names, so every server accepts them.
         Scanned::decode(&reply, String::new()).map_err(|error| LinkError::Unknown(error.to_string()))
     }
 
@@ -259,7 +260,7 @@ impl Link for EmbeddedLink {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Drops the connections without the lock, because they contain wakers.
+        // Drop the connections without the lock, because they contain wakers.
         let connections = self.server.with(|state| {
             state.close(self.id);
             state.links.remove(&self.id)

@@ -30,14 +30,14 @@ use std::time::Duration;
 
 /// An in-process server that runs the scripts of leasehold. Clones are cheap and share the server.
 ///
-/// It coordinates one process only: its keys are invisible outside, and are dropped with the last handle.
+/// It coordinates a single process: other processes cannot see its keys, which the last handle drops.
 #[derive(Clone)]
 pub struct EmbeddedServer {
     state: Arc<Mutex<State>>,
 }
 
 impl EmbeddedServer {
-    /// The unique number of this server within the process.
+    /// Returns the unique number of this server within the process.
     pub(crate) fn instance(&self) -> String {
         format!("{:p}", Arc::as_ptr(&self.state))
     }
@@ -48,7 +48,7 @@ impl EmbeddedServer {
     }
 
     /// Creates an empty server on tokio's clock, for tests under `#[tokio::test(start_paused = true)]`, in which an
-    /// hour passes at once. Clients of the server use this clock too, and must be built on a tokio runtime.
+    /// hour takes no real time. Clients of the server use this clock too, and must be built on a tokio runtime.
     ///
     /// # Panics
     ///
@@ -57,7 +57,7 @@ impl EmbeddedServer {
         Self::with_clock(ServerClock::tokio(tokio::time::Instant::now()))
     }
 
-    /// The clock of the server.
+    /// Returns the clock of the server.
     pub fn clock(&self) -> ServerClock {
         self.with(|state| state.engine.clock.clone())
     }
@@ -68,12 +68,12 @@ impl EmbeddedServer {
     ///
     /// Allocating a Lua state failed.
     pub fn with_clock(clock: impl Into<ServerClock>) -> Self {
-        let state = State::new(clock.into()).expect("a Lua state can be made unless memory has run out");
+        let state = State::new(clock.into()).expect("creating a Lua state only fails without memory");
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Creates an empty server as [`EmbeddedServer::with_clock`] does. If `old` is the last handle of its server, this
-    /// reuses its Lua state and compiled scripts, which is faster.
+    /// Creates an empty server as [`EmbeddedServer::with_clock`] does. If `old` is the last handle of its server,
+    /// reuses the Lua state and the compiled scripts, which is faster.
     pub fn in_place_of(old: Self, clock: impl Into<ServerClock>) -> Self {
         match Arc::try_unwrap(old.state) {
             Ok(state) => Self { state: Arc::new(Mutex::new(state.into_inner().renewed(clock.into()))) },
@@ -85,7 +85,7 @@ impl EmbeddedServer {
     ///
     /// # Errors
     ///
-    /// The server's error reply. Earlier writes of the script stay.
+    /// The server's error reply. Earlier writes of the script persist.
     #[doc(hidden)]
     pub fn execute(&self, call: &Call) -> Result<Reply, ServerError> {
         self.with(|state| state.apply(call, None))
@@ -108,11 +108,11 @@ impl EmbeddedServer {
         self.with(|state| state.engine.keyspace().refusals.forbid(commands));
     }
 
-    /// Compiles and runs Lua that is not a script of leasehold, to test the engine.
+    /// Compiles and runs a custom Lua script, to test the engine.
     ///
     /// # Errors
     ///
-    /// The server's error reply. Earlier writes of the script stay.
+    /// The server's error reply. Earlier writes of the script persist.
     #[doc(hidden)]
     pub fn eval(&self, source: &str, keys: &[Bytes], args: &[Bytes]) -> Result<Reply, ServerError> {
         self.with(|state| state.turn(|engine| engine.eval(source, keys, args)))
@@ -127,68 +127,68 @@ impl EmbeddedServer {
         self.with(|state| state.turn(|engine| engine.command(words)))
     }
 
-    /// All unexpired keys, in order.
+    /// Returns all unexpired keys, in order.
     pub fn keys(&self) -> Vec<Bytes> {
         self.with(|state| state.turn(|engine| engine.keys()))
     }
 
-    /// Number of subscriptions, over all links and channels.
+    /// Returns the number of subscriptions, over all links and channels.
     pub fn subscriptions(&self) -> usize {
         self.with(|state| state.engine.channels().total())
     }
 
-    /// Number of links that are subscribed to a channel.
+    /// Returns the number of links that are subscribed to a channel.
     pub fn subscribers(&self, channel: &[u8]) -> usize {
         let channel = Bytes::copy_from_slice(channel);
         self.with(|state| state.engine.channels().count(&channel))
     }
 
-    /// Channel and text of each `PUBLISH` message delivered since the last call, for tests. The first call returns
-    /// nothing. A link itself only learns the channel of a message.
+    /// Returns channel and text of each `PUBLISH` message delivered since the last call, for tests. The first call
+    /// returns no messages. Links only receive the channel of a message.
     #[doc(hidden)]
     pub fn take_messages(&self) -> Vec<(Bytes, Bytes)> {
         self.with(|state| state.engine.channels().take_log())
     }
 
-    /// Number of runs of a script, such as `lock/acquire`.
+    /// Returns the number of runs of a script, such as `lock/acquire`.
     pub fn calls(&self, script: &str) -> u64 {
         self.with(|state| state.engine.calls(script))
     }
 
-    /// The server's wall time, in milliseconds since the epoch.
+    /// Returns the server's wall time, in milliseconds since the epoch.
     pub fn wall_millis(&self) -> i64 {
         self.with(|state| state.engine.wall_micros().div_euclid(1_000))
     }
 
-    /// Moves the server's wall clock, as a correction by NTP would. Leases end by this clock.
+    /// Steps the server's wall clock, as NTP does. Leases end by this clock.
     pub fn step_clock(&self, millis: i64) {
         self.with(|state| state.engine.stepped_micros += millis * 1_000);
     }
 
-    /// Restarts the server without data. All connections are reset.
+    /// Restarts the server without data, and resets all connections.
     pub fn restart_empty(&self) {
         self.with(State::restart_empty);
     }
 
-    /// Simulates full memory, as under `maxmemory`: commands that may need memory are refused. Deletes succeed, and a
-    /// script that has started to write may finish.
+    /// Simulates full memory, as under `maxmemory`: refuses commands that may need memory. Deletes succeed, and a
+    /// script may finish after its first write.
     #[doc(hidden)]
     pub fn deny_growth(&self, deny: bool) {
         self.with(|state| state.engine.keyspace().deny_growth = deny);
     }
 
-    /// Sets the number of replicas that acknowledge writes; initially 0. No copy of the data exists. A call that
-    /// requires more replicas gets its reply at once, without the replicas' time limit.
+    /// Sets the number of replicas that acknowledge writes; initially 0. The replicas store no data. A call that
+    /// requires more replicas receives its reply at once, without the replica timeout.
     pub fn set_replicas(&self, acknowledging: u32) {
         self.with(|state| state.engine.replicas = acknowledging);
     }
 
-    /// The `maxmemory-policy` that new links report; initially `noeviction`.
+    /// Sets the `maxmemory-policy` that new links report; initially `noeviction`.
     pub fn set_eviction_policy(&self, policy: &str) {
         self.with(|state| state.eviction_policy = policy.into());
     }
 
-    /// Returns whether new links use sharded channels, which `SPUBLISH` reaches and `PUBLISH` does not.
+    /// Sets whether new links use sharded channels, which `SPUBLISH` reaches and `PUBLISH` does not.
     pub fn set_sharded_notices(&self, sharded: bool) {
         self.with(|state| state.mode = if sharded { PubSubMode::Sharded } else { PubSubMode::Plain });
     }
@@ -204,13 +204,11 @@ impl EmbeddedServer {
     }
 
     /// Sets the round-trip time; initially zero, with immediate replies. A call takes half of `round_trip` to the
-    /// server, where its script runs, and the reply takes the other half. Notices take half, and subscriptions are
-    /// confirmed after all of it. A change applies to later messages of all links.
-    ///
-    /// The time is that of the server's clock. With a manual clock nothing arrives until a test advances it. With
-    /// tokio's paused clock round trips take no real time. Calls of a connection arrive in the order in which they were
-    /// sent, even if their futures were dropped. A lost connection loses its messages in transit. A closed connection
-    /// does not.
+    /// server, where its script runs, and the reply takes the other half. A notice takes half, and confirming a
+    /// subscription takes all of it. A change applies to later messages of all links. The server's clock measures the
+    /// round-trip time. With a manual clock, messages arrive when a test advances the clock. With tokio's paused clock,
+    /// round trips take no real time. Calls of a connection arrive in sending order, even if their futures were
+    /// dropped. A lost connection loses its messages in transit, but a closed connection delivers them.
     ///
     /// Direct operations, such as [`EmbeddedServer::command`], take no time.
     ///
@@ -220,7 +218,7 @@ impl EmbeddedServer {
     /// clock without a thread.
     pub fn set_round_trip(&self, round_trip: Duration) {
         let can_wake = round_trip.is_zero() || self.with(|state| state.engine.clock.clone()).has_timers();
-        assert!(can_wake, "replies take time only on a clock with timers");
+        assert!(can_wake, "a round-trip time needs a clock with timers");
         self.with(|state| state.transit.set_round_trip(round_trip));
     }
 
@@ -231,7 +229,7 @@ impl EmbeddedServer {
         self.with(|state| state.links.values_mut().for_each(|connections| connections.stepped = stepped));
     }
 
-    /// Plans a fault for a call of any link. A link's own fault comes first.
+    /// Plans a fault for a call of any link. A link's own faults come first.
     pub fn inject(&self, fault: Fault, target: FaultTarget) {
         self.with(|state| state.faults.add(fault, target));
     }
@@ -244,24 +242,24 @@ impl EmbeddedServer {
         });
     }
 
-    /// Number of open links.
+    /// Returns the number of open links.
     pub fn links(&self) -> usize {
         self.with(|state| state.links.values().filter(|connections| connections.state != LinkState::Closed).count())
     }
 
-    /// Reads the state. Delivers nothing and wakes no task, so the caller may hold a lock.
+    /// Reads the state. Delivers no message and wakes no task, so the caller may hold a lock.
     pub(crate) fn peek<R>(&self, f: impl FnOnce(&State) -> R) -> R {
         f(&self.state.lock())
     }
 
-    /// Runs `f` under the lock, then wakes the affected tasks without it.
+    /// Runs `f` under the lock, then releases the lock and wakes the affected tasks.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         let (result, wakers) = self.locked(f);
         wakers.into_iter().for_each(Waker::wake);
         result
     }
 
-    /// Delivers due messages and runs `f` under the lock. Returns the wakers to wake without it.
+    /// Delivers due messages and runs `f` under the lock. Returns the wakers, to wake without the lock.
     pub(crate) fn locked<R>(&self, f: impl FnOnce(&mut State) -> R) -> (R, Vec<Waker>) {
         let mut state = self.state.lock();
         state.deliver_due();

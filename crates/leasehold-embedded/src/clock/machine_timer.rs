@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::Instant;
 
-/// A thread that sleeps until the next timer. It starts with the first timer, and ends with the last handle.
+/// A thread that sleeps until the next timer. Starts with the first timer, and ends with the last handle.
 #[derive(Clone, Default)]
 pub(crate) struct MachineTimer {
     /// `None` if the operating system cannot create a thread.
@@ -56,7 +56,7 @@ fn run(inbox: &Receiver<Timer>) {
         let now = Instant::now();
         while let Some(first) = timers.first_entry().filter(|first| *first.key() <= now) {
             for waker in first.remove() {
-                // Foreign code may panic, and must not end the thread.
+                // A waker may panic, but must not end the thread.
                 let _panic = catch_unwind(AssertUnwindSafe(|| waker.wake()));
             }
         }

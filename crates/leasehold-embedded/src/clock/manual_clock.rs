@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// A clock that stands still until a test advances it. Clones share the clock. It starts at zero and never goes back.
+/// A clock that only a test advances. Clones share the clock. It starts at zero and never decreases.
 #[derive(Clone, Default)]
 pub struct ManualClock {
     shared: Arc<Mutex<Shared>>,
@@ -37,17 +37,17 @@ impl Shared {
 }
 
 impl ManualClock {
-    /// A clock at zero.
+    /// Creates a clock at zero.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The current time.
+    /// Returns the current time.
     pub fn now(&self) -> Instant {
         self.shared.lock().now
     }
 
-    /// The instant of the earliest timer.
+    /// Returns the instant of the earliest timer.
     pub fn next_timer(&self) -> Option<Instant> {
         self.shared.lock().timers.first_key_value().map(|((instant, _), _)| *instant)
     }
@@ -61,7 +61,7 @@ impl ManualClock {
         Sleep { clock: self.clone(), instant, number: None }
     }
 
-    /// Wakes once the clock reaches `instant`, at once if it already has.
+    /// Wakes once the clock reaches `instant`, or at once after `instant`.
     pub(crate) fn wake_at(&self, instant: Instant, waker: Waker) {
         let mut shared = self.shared.lock();
         if shared.now < instant {
@@ -74,18 +74,18 @@ impl ManualClock {
         waker.wake();
     }
 
-    /// Registers a callback for each step of [`ManualClock::advance`], until its last strong reference is dropped. It
-    /// runs without a lock and may use the clock freely.
+    /// Registers a callback for each step of [`ManualClock::advance`], until its last strong reference is dropped. The
+    /// clock calls it without a lock, so the callback may use the clock.
     pub fn on_step(&self, callback: Weak<dyn Fn() + Send + Sync>) {
         let mut shared = self.shared.lock();
         shared.on_step.retain(|callback| callback.strong_count() > 0);
         shared.on_step.push(callback);
     }
 
-    /// Advances the clock by `duration`, from timer to timer. At each timer's instant it wakes the timers of that
-    /// instant, and runs the step callbacks. It then moves to the target and runs the callbacks once more.
+    /// Advances the clock by `duration`, from timer to timer. At each instant with timers, wakes these timers and runs
+    /// the step callbacks. Finally moves to the target and runs the callbacks again.
     ///
-    /// No woken task has run when this returns, except within the callbacks.
+    /// Woken tasks run after this method returns, or within the callbacks.
     pub fn advance(&self, duration: Duration) {
         let target = self.now() + duration;
         while let Some(woken) = self.step_to_timer(target) {
@@ -99,8 +99,8 @@ impl ManualClock {
         self.run_callbacks();
     }
 
-    /// Advances the clock by `duration` at once, as after a suspension or a clock step. The clock is at the target
-    /// before any due timer wakes, and the step callbacks run once.
+    /// Advances the clock by `duration` at once, as after a suspension or a clock step. The clock reaches the target
+    /// before any due timer wakes. The step callbacks run once.
     pub fn jump(&self, duration: Duration) {
         let woken = {
             let mut shared = self.shared.lock();
@@ -143,7 +143,7 @@ impl fmt::Debug for ManualClock {
 pub struct Sleep {
     clock: ManualClock,
     instant: Instant,
-    /// Set by the first poll that has to wait.
+    /// Set by the first pending poll.
     number: Option<u64>,
 }
 
@@ -160,7 +160,7 @@ impl Future for Sleep {
             shared.next_number += 1;
             shared.next_number
         });
-        // Drops the replaced waker after the lock, because a waker's drop is foreign code.
+        // Drop the replaced waker without the lock, because its drop may run arbitrary code.
         let old = shared.timers.insert((self.instant, number), cx.waker().clone());
         drop(shared);
         drop(old);

@@ -28,17 +28,17 @@ impl Answer {
         Self::Int(i64::from(yes))
     }
 
-    /// A number of elements.
+    /// Converts a number of elements.
     pub(crate) fn count(n: usize) -> Self {
         Self::Int(i64::try_from(n).unwrap_or(i64::MAX))
     }
 
-    /// Bytes, or no value.
+    /// Converts bytes, or no value.
     pub(crate) fn maybe(bytes: Option<Bytes>) -> Self {
         bytes.map_or(Self::Nil, Self::Bulk)
     }
 
-    /// The client's reply. A status becomes text.
+    /// Converts to the client's reply. A status becomes text.
     pub(crate) fn into_reply(self) -> Reply {
         match self {
             Self::Nil => Reply::Nil,

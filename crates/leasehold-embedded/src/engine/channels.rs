@@ -21,7 +21,7 @@ pub(crate) type Published = (Listener, Bytes, Bytes);
 pub(crate) struct Channels {
     subscribers: BTreeMap<(PubSubMode, Bytes), BTreeSet<Listener>>,
     published: Vec<Published>,
-    /// Channel and text of each delivered plain message, once logging has started.
+    /// Channel and text of each delivered plain message. `None` until logging starts.
     log: Option<Vec<(Bytes, Bytes)>>,
 }
 
@@ -48,7 +48,7 @@ impl Channels {
         });
     }
 
-    /// Sends to all subscribers. Returns their number.
+    /// Sends to all subscribers. Returns the number of subscribers.
     pub(crate) fn publish(&mut self, mode: PubSubMode, channel: &[u8], text: &[u8]) -> usize {
         if self.subscribers.is_empty() {
             return 0;
@@ -64,27 +64,27 @@ impl Channels {
         listeners.len()
     }
 
-    /// The plain messages delivered since the last call. The first call starts the log.
+    /// Returns the plain messages delivered since the last call. The first call starts the log.
     pub(crate) fn take_log(&mut self) -> Vec<(Bytes, Bytes)> {
         self.log.replace(Vec::new()).unwrap_or_default()
     }
 
-    /// The messages in transit, in order.
+    /// Returns the messages in transit, in order.
     pub(crate) fn take_published(&mut self) -> Vec<Published> {
         std::mem::take(&mut self.published)
     }
 
-    /// Number of all subscriptions.
+    /// Returns the number of all subscriptions.
     pub(crate) fn total(&self) -> usize {
         self.subscribers.values().map(BTreeSet::len).sum()
     }
 
-    /// Number of subscriptions to a channel, in both modes.
+    /// Returns the number of subscriptions to a channel, in both modes.
     pub(crate) fn count(&self, channel: &Bytes) -> usize {
         [PubSubMode::Plain, PubSubMode::Sharded].into_iter().map(|mode| self.listeners(mode, channel)).sum()
     }
 
-    /// Number of subscriptions to a channel.
+    /// Returns the number of subscriptions to a channel.
     pub(crate) fn listeners(&self, mode: PubSubMode, channel: &Bytes) -> usize {
         self.subscribers.get(&(mode, channel.clone())).map_or(0, BTreeSet::len)
     }

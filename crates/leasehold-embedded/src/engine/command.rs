@@ -14,7 +14,7 @@ use leasehold_core::link::ServerError;
 use rustc_hash::FxHashMap;
 use std::sync::LazyLock;
 
-/// Runs a command. Its name may be in any case.
+/// Runs a command. The case of its name is ignored.
 pub(crate) fn run(keyspace: &mut Keyspace, words: &[&[u8]]) -> Outcome {
     let Some((name, args)) = words.split_first() else {
         return Err(ServerError::new("ERR Please specify at least one argument for this redis lib call"));
@@ -28,7 +28,7 @@ pub(crate) fn run(keyspace: &mut Keyspace, words: &[&[u8]]) -> Outcome {
     {
         return Err(refusal);
     }
-    // A script that has started to write may finish.
+    // A script that has already written may finish.
     if keyspace.deny_growth && command.effect == Effect::Grows && !(keyspace.in_script && keyspace.dirty) {
         return Err(ServerError::new("OOM command not allowed when used memory > 'maxmemory'."));
     }
@@ -40,7 +40,7 @@ pub(crate) fn run(keyspace: &mut Keyspace, words: &[&[u8]]) -> Outcome {
 
 /// An entry of the table.
 struct Command {
-    /// In upper case.
+    /// The name in upper case.
     name: &'static str,
     arity: Arity,
     effect: Effect,
@@ -66,11 +66,11 @@ impl Arity {
 /// The effect of a command on the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
-    /// Nothing.
+    /// Reads.
     Reads,
     /// Writes without new memory.
     Writes,
-    /// Writes that may need memory. Refused when memory is full.
+    /// Writes that may need memory. Refused while memory is full.
     Grows,
 }
 

@@ -7,7 +7,7 @@ use leasehold_core::link::ServerError;
 use leasehold_core::reply::Reply;
 use mlua::{Either, IntoLua, Lua, MultiValue, Table, Value};
 
-/// Maximum nesting of a reply, so that a table that contains itself ends in an error.
+/// Maximum nesting of a reply. A table that contains itself exceeds it.
 const MAX_DEPTH: usize = 64;
 
 /// Converts a result to Lua: no value is `false`, a status is `{ok = …}`, an integer is a double.
@@ -39,7 +39,7 @@ impl IntoLua for Answer {
     }
 }
 
-/// A string for a table. UTF-8 strings, the usual case, need no handle of their own.
+/// A string for a table. A UTF-8 string, the usual case, needs no Lua handle.
 pub(crate) type Text<'a> = Either<&'a str, NotUtf8<'a>>;
 
 /// See [`Text`].
@@ -55,7 +55,7 @@ impl IntoLua for NotUtf8<'_> {
     }
 }
 
-/// An error in the form of `redis.pcall`.
+/// Converts an error to the table that `redis.pcall` returns.
 pub(crate) fn error_to_lua(lua: &Lua, error: &ServerError) -> mlua::Result<Value> {
     let table = lua.create_table_with_capacity(0, 1)?;
     table.raw_set("err", error.text())?;
@@ -94,7 +94,7 @@ fn reply_at(value: &Value, depth: usize) -> Result<Reply, ServerError> {
     })
 }
 
-/// The integer part, or the minimum integer on overflow, as a server on x86-64 does.
+/// Returns the integer part, or the minimum integer on overflow, as a server on x86-64 does.
 fn truncated(number: f64) -> i64 {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     if (-LIMIT..LIMIT).contains(&number) { number as i64 } else { i64::MIN }
@@ -106,7 +106,7 @@ fn table_reply(table: &Table, depth: usize) -> Result<Reply, ServerError> {
     }
     if let Value::String(text) = table.raw_get("err").map_err(broken)? {
         let text = text.to_string_lossy();
-        // An error in an array would be an element, which no script of ours returns.
+        // On a server, an error in an array is an element. No leasehold script returns such an array.
         return Err(ServerError::new(if depth == MAX_DEPTH {
             text
         } else {

@@ -9,7 +9,7 @@ use leasehold_core::link::ServerError;
 use rustc_hash::FxHashMap;
 use std::hash::BuildHasher as _;
 
-/// All keys. A turn is a command or a script. Turns are sequential, and the time is constant within a turn.
+/// All keys. A turn is one command or script. Turns are sequential, and the time is constant within a turn.
 #[derive(Debug, Default)]
 pub(crate) struct Keyspace {
     entries: Entries,
@@ -18,11 +18,11 @@ pub(crate) struct Keyspace {
     left_by_sweep: usize,
     /// The listeners of each channel.
     pub(crate) channels: Channels,
-    /// Whether memory is full: commands that may need memory are refused.
+    /// Whether memory is full, which refuses commands that may need memory.
     pub(crate) deny_growth: bool,
     /// Whether a script runs the turn.
     pub(crate) in_script: bool,
-    /// Whether this turn has written. A script that has started to write is not stopped for lack of memory.
+    /// Whether this turn has written. After its first write, a script may finish without free memory.
     pub(crate) dirty: bool,
     /// The planned refusals of commands within scripts.
     pub(crate) refusals: Refusals,
@@ -34,7 +34,7 @@ pub(crate) type Entries = FxHashMap<Bytes, Entry>;
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     value: Value,
-    /// The last millisecond of the key's life.
+    /// The last millisecond in which the key exists.
     expires_at: Option<i64>,
 }
 
@@ -47,22 +47,22 @@ impl Keyspace {
         self.sweep();
     }
 
-    /// The time of the turn, in microseconds.
+    /// Returns the time of the turn in microseconds.
     pub(crate) fn now_micros(&self) -> i64 {
         self.now_micros
     }
 
-    /// The time of the turn, in milliseconds.
+    /// Returns the time of the turn in milliseconds.
     pub(crate) fn now(&self) -> i64 {
         self.now_micros.div_euclid(1_000)
     }
 
-    /// The value of the key, whatever its type.
+    /// Returns the value of the key, of any type.
     pub(crate) fn value(&mut self, key: &[u8]) -> Option<&Value> {
         self.entry(key).map(|entry| &entry.value)
     }
 
-    /// The value of the key if it has this type; `None` if the key is missing.
+    /// Returns the value of the key, which must have this type. `None` for a missing key.
     pub(crate) fn read<T: Typed>(&mut self, key: &[u8]) -> Result<Option<&T>, ServerError> {
         self.entry(key).map(|entry| T::get(&entry.value).ok_or_else(wrong_type)).transpose()
     }
@@ -82,8 +82,8 @@ impl Keyspace {
         Ok(Some(result))
     }
 
-    /// Changes the value of a key, which is created empty if missing. A change that fails on a new value must leave it
-    /// empty, so that no key remains.
+    /// Changes the value of a key, and creates a missing key. A change that fails on a new value must leave the value
+    /// empty, which removes the key.
     pub(crate) fn create_or_change<T: Typed, R>(
         &mut self,
         key: &[u8],
@@ -113,7 +113,7 @@ impl Keyspace {
         self.entry(key).is_some() && self.entries.remove(key).is_some()
     }
 
-    /// The expiry of the key: `None` for a missing key, `Some(None)` for a key without a time to live.
+    /// Returns the expiry of the key: `None` for a missing key, `Some(None)` without a time to live.
     pub(crate) fn expires_at(&mut self, key: &[u8]) -> Option<Option<i64>> {
         self.entry(key).map(|entry| entry.expires_at)
     }
@@ -123,7 +123,7 @@ impl Keyspace {
         self.entry(key).map(|entry| entry.expires_at = expires_at).is_some()
     }
 
-    /// All unexpired keys, in order.
+    /// Returns all unexpired keys, in order.
     pub(crate) fn keys(&self) -> Vec<Bytes> {
         let now = self.now();
         let mut keys: Vec<_> =
@@ -132,8 +132,8 @@ impl Keyspace {
         keys
     }
 
-    /// About `count` key names from the cursor `from` on that match the pattern, and the next cursor. A key's position
-    /// is a digest of its name, so created and deleted keys do not move other keys.
+    /// Returns about `count` matching key names from the cursor `from`, and the next cursor. A key's position is a
+    /// digest of its name, so created and deleted keys do not move other keys.
     pub(crate) fn page(&self, from: u64, count: usize, pattern: &[u8]) -> (Option<u64>, Vec<Bytes>) {
         let now = self.now();
         let place = |key: &Bytes| rustc_hash::FxBuildHasher.hash_one(key) | 1;
@@ -149,12 +149,12 @@ impl Keyspace {
         (last.map(|last| last + 1), names.cloned().collect())
     }
 
-    /// Removes all keys. Subscriptions stay.
+    /// Removes all keys, but no subscriptions.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
     }
 
-    /// All keys, as they are now.
+    /// Copies all keys.
     pub(crate) fn copy(&self) -> Entries {
         self.entries.clone()
     }
@@ -174,7 +174,7 @@ impl Keyspace {
         self.entries.get_mut(key)
     }
 
-    /// Removes unread expired keys, once enough keys were created to pay for the scan.
+    /// Removes expired keys. Scans only after enough new keys, to amortize the scan.
     fn sweep(&mut self) {
         if self.created_since_sweep > 1_000 + self.left_by_sweep {
             let now = self.now();

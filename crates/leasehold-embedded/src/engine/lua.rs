@@ -1,4 +1,4 @@
-//! The host of the scripts: a Lua state per server. Each script is compiled once.
+//! The Lua host: one Lua state per server, which compiles each script once.
 
 use crate::engine::answer::Outcome;
 use crate::engine::command;
@@ -18,7 +18,7 @@ pub(crate) struct Host {
     lua: Lua,
     /// The read-only globals of scripts.
     environment: Table,
-    /// The table behind `env`, which contains `KEYS` and `ARGV`.
+    /// The table behind `env`, with `KEYS` and `ARGV`.
     globals: Table,
     xpcall: Function,
     on_error: Function,
@@ -30,7 +30,7 @@ pub(crate) struct Compiled(Function);
 
 impl Host {
     pub(crate) fn new(keyspace: Arc<Mutex<Keyspace>>) -> mlua::Result<Self> {
-        // Rust panics pass through Lua, and Lua's own `pcall` is faster.
+        // Lua's own `pcall` is faster, and lets Rust panics pass.
         let options = LuaOptions::new().catch_rust_panics(false);
         let lua = Lua::new_with(StdLib::STRING | StdLib::TABLE | StdLib::MATH, options)?;
         let run = lua.create_function(move |lua, words: MultiValue| run_command(lua, &keyspace, &words))?;
@@ -60,7 +60,7 @@ impl Host {
             })
     }
 
-    /// Runs a compiled script, named `label` in errors. The turn has begun.
+    /// Runs a compiled script in the current turn. Errors call the script `label`.
     pub(crate) fn run<'a>(
         &self,
         script: &Compiled,
@@ -98,7 +98,7 @@ impl Host {
     }
 }
 
-/// Capacity for the words of most commands.
+/// Capacity that suffices for most commands.
 const FEW_WORDS: usize = 8;
 
 /// `redis.pcall`, the base of `redis.call`. Also returns whether the result is an error.
@@ -138,7 +138,8 @@ fn error_reply(lua: &Lua, text: &str) -> mlua::Result<Value> {
     convert::error_to_lua(lua, &error)
 }
 
-/// The line and reason of a script's error, as a table. An error that is not from `redis.call` gets the code `ERR`.
+/// Returns the line and the reason of a script's error, as a table. An error from outside `redis.call` gets the code
+/// `ERR`.
 ///
 /// The line is missing if the script's last frame is gone, as in `return redis.call(…)`.
 fn located(lua: &Lua, error: Value) -> mlua::Result<Table> {

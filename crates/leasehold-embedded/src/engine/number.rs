@@ -57,7 +57,7 @@ pub(crate) fn format_float(value: f64) -> String {
 
 /// Appends [`format_float`] to `buffer`.
 pub(crate) fn push_float(buffer: &mut Vec<u8>, value: f64) {
-    // Not for zero, which has a sign and is rare in results.
+    // Zero has a sign and is rare, so exclude it.
     let whole = exact_integer(value).filter(|whole| *whole != 0);
     let written = whole.map(|whole| write!(buffer, "{whole}"));
     if !matches!(written, Some(Ok(()))) {

@@ -1,22 +1,22 @@
-//! Refusals of commands within a running script. The script's earlier writes stay.
+//! Refusals of commands within a running script, whose earlier writes persist.
 
 use leasehold_core::link::ServerError;
 
-/// The command of a script that is refused.
+/// Which command of a script is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RefuseAt {
-    /// At its n-th one, which is counted from 1, and at no other: a key is not what it should be.
+    /// Only the n-th command, counted from 1, as for a key of another type.
     Call(u32),
-    /// The n-th distinct command name, from 1, at each use: the user lacks a permission.
+    /// Every use of the n-th distinct command name, counted from 1, as for a missing permission.
     Command(u32),
 }
 
-/// Whether a script reached the planned refusal.
+/// The outcome of a planned refusal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RefusalEffect {
-    /// It did not, and was refused nothing.
+    /// The script did not reach the refusal.
     #[default]
     Nothing,
     /// The script reached the refusal before its first write.
@@ -45,12 +45,12 @@ struct Planned {
 }
 
 impl Refusals {
-    /// The next script is refused something.
+    /// Plans a refusal for the next script.
     pub(crate) fn plan(&mut self, inside: RefuseAt, error: ServerError) {
         self.now = Some(Planned { inside, error, calls: 0, names: Vec::new(), met: RefusalEffect::Nothing });
     }
 
-    /// The script has ended.
+    /// Ends the script's refusal.
     pub(crate) fn end(&mut self) -> RefusalEffect {
         self.now.take().map(|planned| planned.met).unwrap_or_default()
     }
@@ -59,7 +59,7 @@ impl Refusals {
         self.forbidden = commands.to_vec();
     }
 
-    /// The planned error of a command, if any. `dirty` means that the script has written.
+    /// Returns the planned error of a command, if any. `dirty` means that the script has written.
     pub(crate) fn of(&mut self, name: &[u8], dirty: bool) -> Option<ServerError> {
         if self.forbidden.iter().any(|forbidden| forbidden.as_bytes().eq_ignore_ascii_case(name)) {
             let name = String::from_utf8_lossy(name).to_lowercase();

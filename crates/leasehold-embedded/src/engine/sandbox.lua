@@ -1,9 +1,9 @@
--- Builds the globals of scripts: those of Redis 7, without names that leasehold's scripts must not use. A missing name
--- (os, io, load, rawset, math.random, cjson ...) is an undefined global or a nil field, so its use fails.
+-- Builds the globals of scripts: the globals of Redis 7, without names that leasehold's scripts must not use. Using a
+-- missing name (os, io, load, rawset, math.random, cjson ...) fails.
 --
--- takes    run: a function of command words that gives a reply and false, or a table with the field `err` and true
---          as_error: a function of a text that gives a table with the field `err`
--- returns  the environment of scripts, and the table behind it in which KEYS and ARGV are set
+-- takes    run: a function of command words that returns a reply and false, or a table with the field `err` and true
+--          as_error: a function of a text that returns a table with the field `err`
+-- returns  the environment of scripts, and the table behind it for KEYS and ARGV
 
 local run, as_error = ...
 local error, pcall, rawget, type, setmetatable, tostring, pairs = error, pcall, rawget, type, setmetatable, tostring, pairs

@@ -14,7 +14,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// The name of the type in `TYPE`.
+    /// Returns the type name that `TYPE` replies.
     pub(crate) const fn type_name(&self) -> &'static str {
         match self {
             Self::Text(_) => "string",
@@ -67,13 +67,13 @@ impl Typed for Bytes {
         Value::Text(self)
     }
     fn is_empty(&self) -> bool {
-        // A string may be empty. Only a command removes it.
+        // An empty string stays until a command removes it.
         false
     }
 }
 
 /// Fields and their values. Up to [`Hash::SMALL`] fields keep their insertion order, as in a server's small hashes.
-/// More fields are sorted; a server has no order there.
+/// More fields are sorted; a server leaves them unordered.
 #[derive(Clone, Debug)]
 pub(crate) enum Hash {
     Small(Vec<(Bytes, Bytes)>),
@@ -164,7 +164,7 @@ impl SortedSet {
 
     /// Sets a member's score. Returns the previous score.
     pub(crate) fn set(&mut self, member: &[u8], score: f64) -> Option<f64> {
-        // A server's small sets store whole numbers as integers, which have no negative zero.
+        // Small sets of a server store whole scores as integers, without a negative zero.
         let score = if score == 0.0 { 0.0 } else { score };
         let member = Bytes::copy_from_slice(member);
         let old = self.scores.insert(member.clone(), Score(score));

@@ -1,4 +1,4 @@
-//! Waits for replies, for a future or for the session.
+//! Delivers replies to a future or to the session.
 
 use crate::link::{EmbeddedLink, Inner};
 use crate::server::delivery::NotYet;
@@ -47,16 +47,16 @@ impl Drop for ReplyFuture {
     }
 }
 
-/// Waits for the reply to a session's call, and delivers it on wake-up.
+/// Delivers the reply to a session's call on wake-up.
 pub(super) struct Answering {
-    /// Weak, so that a silent server does not keep the link alive.
+    /// Weak, because a silent server must not keep the link alive.
     link: Weak<Inner>,
     waiting: CallId,
     id: SessionCall,
 }
 
 impl Answering {
-    /// Starts waiting. Delivers a reply that is already there.
+    /// Starts waiting. Delivers an available reply at once.
     pub(super) fn begin(link: &Arc<Inner>, waiting: CallId, id: SessionCall) {
         Arc::new(Self { link: Arc::downgrade(link), waiting, id }).wake();
     }

@@ -13,16 +13,16 @@ pub(crate) type LinkId = Listener;
 /// The connections of one client: for calls, for durable calls, and for notices.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    /// Numbers of the current connections for calls. A reset changes them.
+    /// Numbers of the current connections for calls. A reset changes the number.
     calls: u64,
     durable: u64,
-    /// Number of settlings so far.
+    /// Number of settlements so far.
     pub(crate) settlings: u64,
     pub(crate) mode: PubSubMode,
     pub(crate) state: LinkState,
     /// Whether the link was connected before.
     pub(crate) was_up: bool,
-    /// Whether a call yields once before and once after it takes effect.
+    /// Whether a call yields once before and once after its effect.
     pub(crate) stepped: bool,
     pub(crate) faults: Faults,
     /// Number of notices to drop silently.
@@ -33,7 +33,7 @@ pub(crate) struct Connections {
     consumer: Option<Waker>,
 }
 
-/// Whether calls can be sent.
+/// Returns whether calls can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LinkState {
     Up,
@@ -59,7 +59,7 @@ impl Connections {
         }
     }
 
-    /// The number of the current connection for calls.
+    /// Returns the number of the current connection for calls.
     pub(crate) const fn life(&mut self, wire: Wire) -> &mut u64 {
         match wire {
             Wire::Durable => &mut self.durable,

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
 
-/// Delivers due messages when the clock wakes it. It does not keep the server alive.
+/// Delivers due messages when the clock wakes it. Does not keep the server alive.
 pub(super) struct Courier(Weak<Mutex<State>>);
 
 impl Courier {
@@ -21,7 +21,7 @@ impl Wake for Courier {
         let Some(server) = self.0.upgrade().map(|state| EmbeddedServer { state }) else { return };
         let woken = server.locked(|state| state.transit.alarm_rang()).1;
         for waker in woken {
-            // A waker that panics must not stop other wake-ups or the clock.
+            // A panicking waker must not stop other wake-ups or the clock.
             let _panic = catch_unwind(AssertUnwindSafe(|| waker.wake()));
         }
     }

@@ -28,7 +28,7 @@ impl State {
     /// Sends a call of a link, with any planned fault.
     pub(crate) fn begin(&mut self, link: LinkId, decided: u64, call: &Call) -> Begun {
         if self.links.get(&link).is_some_and(|connections| connections.settlings != decided) {
-            return Begun::Ended(Err(LinkError::NotSent("a settling has ruled the call out".to_owned())));
+            return Begun::Ended(Err(LinkError::NotSent("the call was settled before it was sent".to_owned())));
         }
         let entry = self.log.as_mut().map(|log| {
             log.push(Recorded { link, call: call.clone(), applied: 0, outcome: None });
@@ -69,7 +69,7 @@ impl State {
                 self.carry(route, move |state| {
                     if let Some(result) = state.arrive(link, &call, entry, fault) {
                         state.carry(route, move |state| {
-                            // Recorded even if the caller is gone.
+                            // Record the call even if the caller is gone.
                             state.note_outcome(entry, &result);
                             state.reply(id, result);
                         });
@@ -80,7 +80,7 @@ impl State {
         }
     }
 
-    /// The connections of a link, if it is up.
+    /// Returns the connections of a link that is up.
     fn reachable(&mut self, link: LinkId) -> Result<&mut Connections, LinkError> {
         let connections = self.links.get_mut(&link).ok_or_else(closed)?;
         match connections.state {
@@ -100,7 +100,7 @@ impl State {
     /// Handles a call that arrived at the server. Returns its result, unless a fault suppresses it.
     fn arrive(&mut self, link: LinkId, call: &Call, entry: Option<usize>, fault: Option<Fault>) -> Option<CallResult> {
         let reply = match fault {
-            // The sender handles the last two faults.
+            // The sender handles the remaining faults.
             None | Some(Fault::LinkDown | Fault::Hold) => self.apply(call, entry),
             Some(Fault::Duplicate) => {
                 let _first_reply = self.apply(call, entry);
@@ -125,8 +125,8 @@ impl State {
         Some(reply.map_err(|error| LinkError::Refused(error.of_script(call.script(), call.script()))))
     }
 
-    /// The result of a waiting call, if available. Otherwise takes `waker`, and leaves the replaced waker in its place.
-    /// Wakers are cloned and dropped without a lock.
+    /// Returns the result of a waiting call, if available. Otherwise swaps `waker` with the registered waker. Callers
+    /// clone and drop wakers without a lock.
     pub(crate) fn poll_waiting(&mut self, id: CallId, waker: &mut Option<Waker>) -> Result<CallResult, NotYet> {
         match self.waiting.get_mut(&id) {
             Some(Waiting { result: None, waker: slot, .. }) => {
@@ -138,7 +138,7 @@ impl State {
         }
     }
 
-    /// Removes a caller that is gone. A sent call stays sent.
+    /// Removes a dropped caller. Its call stays in transit.
     pub(crate) fn forget_waiting(&mut self, id: CallId) -> Option<Waiting> {
         self.waiting.remove(&id)
     }
@@ -152,13 +152,13 @@ impl State {
         for Held { id, route, entry, call } in released {
             let refused = |error: ServerError| LinkError::Refused(error.of_script(call.script(), call.script()));
             let result = self.apply(&call, entry).map_err(refused);
-            // A caller with a dead connection has already received its error.
+            // A caller on a dead connection has already received an error.
             self.carry(route, move |state| state.reply(id, result));
         }
         number
     }
 
-    /// Number of requests of a link that a proxy holds.
+    /// Returns the number of requests of a link that a proxy holds.
     pub(crate) fn held(&self, link: LinkId) -> usize {
         self.held.iter().filter(|held| held.route.link == link).count()
     }
@@ -173,7 +173,7 @@ impl State {
             Err(error) => return Begun::Ended(Err(error)),
         };
         let id = self.wait(route, None);
-        // Earlier calls are answered before this, if at all.
+        // Replies to earlier calls precede the settlement.
         self.carry(route, move |state| {
             state.carry(route, move |state| {
                 let stuck = Wire::OF_CALLS.map(|wire| (wire, state.is_stuck(link, wire, id)));
@@ -294,7 +294,7 @@ impl State {
         Wire::OF_CALLS.into_iter().for_each(|wire| self.reset(link, wire));
     }
 
-    /// Restarts the server without data. Requests held by a proxy have lost their connection.
+    /// Restarts the server without data. Drops requests held by a proxy.
     pub(crate) fn restart_empty(&mut self) {
         self.held.clear();
         self.engine.keyspace().clear();
@@ -303,7 +303,7 @@ impl State {
         up.into_iter().for_each(|link| self.reset_all(link));
     }
 
-    /// The client closes its connections.
+    /// Handles the client's close of its connections.
     pub(crate) fn close(&mut self, link: LinkId) {
         self.engine.channels().disconnect(link);
         Wire::ALL.into_iter().for_each(|wire| self.end_waiting(link, wire));
@@ -342,14 +342,14 @@ impl State {
 }
 
 pub(crate) fn lost() -> LinkError {
-    LinkError::Unknown("the connection was lost before the reply came".into())
+    LinkError::Unknown("the connection was lost before the reply arrived".into())
 }
 
 pub(crate) fn not_sent() -> LinkError {
     LinkError::NotSent(CANNOT_BE_REACHED.into())
 }
 
-/// The event of an unreachable server.
+/// Returns the event of an unreachable server.
 pub(crate) fn out_of_reach() -> LinkEvent {
     let (server, why) = (SERVER.to_owned(), CANNOT_BE_REACHED.to_owned());
     LinkEvent::OutOfReach { server, why, lost_for: Duration::ZERO, slots: None }

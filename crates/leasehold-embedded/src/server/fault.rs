@@ -8,25 +8,24 @@ use leasehold_core::link::ServerError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The request is lost with its connection: not applied, outcome unknown. The connection is reset.
+    /// Loses the request with its connection: not applied, outcome unknown. Resets the connection.
     LoseRequest,
-    /// The reply is lost with its connection: applied, outcome unknown. The connection is reset.
+    /// Loses the reply with its connection: applied, outcome unknown. Resets the connection.
     LoseReply,
-    /// The server replies with an error.
+    /// Replies with an error.
     Refuse(ServerError),
-    /// The server answers with an error that the script meets in its middle: what comes before that is done. A script that does not come so
-    /// far meets nothing.
+    /// Refuses a command within the script. Earlier writes of the script persist. A script that ends before the refusal
+    /// succeeds.
     #[doc(hidden)]
     RefuseInside(RefuseAt, ServerError),
-    /// A proxy keeps the request and lets its future wait. It is applied by
-    /// [`release_held`](crate::EmbeddedLink::release_held), whatever has become of its caller and its connection by then, unless
-    /// it is settled first.
+    /// Holds the request in a proxy. [`release_held`](crate::EmbeddedLink::release_held) applies the request, even
+    /// without its caller and connection, unless a settlement comes first.
     Hold,
-    /// Applied without a reply: the future waits until its connection is reset or settled.
+    /// Applies the request without a reply. The future waits until its connection is reset or settled.
     Swallow,
-    /// The link goes down before the call is sent, and stays down.
+    /// Disconnects the link before the call is sent.
     LinkDown,
-    /// Applied twice, as by a driver that resends. The caller gets the second reply.
+    /// Applies the request twice, like a driver that resends. The caller receives the second reply.
     Duplicate,
 }
 
@@ -41,24 +40,24 @@ pub struct FaultTarget {
 }
 
 impl FaultTarget {
-    /// The next call.
+    /// Selects the next call.
     pub const fn next() -> Self {
         Self { script: None, durable: false, skip: 0, hits: Some(1) }
     }
 
-    /// All calls, until the faults are cleared.
+    /// Selects all calls, until the faults are cleared.
     pub const fn always() -> Self {
         Self { script: None, durable: false, skip: 0, hits: None }
     }
 
-    /// Only calls of this script, such as `lock/acquire`.
+    /// Selects only calls of this script, such as `lock/acquire`.
     #[must_use]
     pub const fn script(mut self, name: &'static str) -> Self {
         self.script = Some(name);
         self
     }
 
-    /// Only durable calls.
+    /// Selects only durable calls.
     #[must_use]
     pub const fn durable(mut self) -> Self {
         self.durable = true;
@@ -72,7 +71,7 @@ impl FaultTarget {
         self
     }
 
-    /// Applies to this many calls.
+    /// Selects this many calls.
     #[must_use]
     pub const fn times(mut self, calls: u32) -> Self {
         self.hits = Some(calls);
@@ -101,7 +100,7 @@ impl Faults {
         self.0.clear();
     }
 
-    /// The first fault that matches this call. Only faults up to that fault count the call.
+    /// Takes the first fault that matches this call. Only faults up to that fault count the call.
     pub(crate) fn take(&mut self, call: &Call) -> Option<Fault> {
         for at in 0..self.0.len() {
             let (fault, target) = &mut self.0[at];
@@ -140,7 +139,7 @@ mod tests {
         let mut faults = Faults::default();
         faults.add(Fault::Hold, FaultTarget::next().script("lock/acquire").after(1));
         faults.add(Fault::Duplicate, FaultTarget::next().script("lock/release").durable().times(2));
-        assert_eq!(faults.take(&acquire), None, "the first one passes");
+        assert_eq!(faults.take(&acquire), None, "the first call passes");
         assert_eq!(faults.take(&acquire), Some(Fault::Hold));
         assert_eq!(faults.take(&acquire), None);
         assert_eq!(faults.take(&release), None);

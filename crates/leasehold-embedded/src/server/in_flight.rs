@@ -36,22 +36,22 @@ impl Wire {
     /// All connections of a client.
     pub(crate) const ALL: [Self; 3] = [Self::Calls, Self::Durable, Self::Notices];
 
-    /// The connections for calls.
+    /// Returns the connections for calls.
     pub(crate) const OF_CALLS: [Self; 2] = [Self::Calls, Self::Durable];
 
-    /// The connection for a call.
+    /// Returns the connection for a call.
     pub(crate) const fn of(call: &Call) -> Self {
         if call.replicas().is_some() { Self::Durable } else { Self::Calls }
     }
 }
 
 impl Route {
-    /// Returns whether this is the connection, before or after resets.
+    /// Returns whether this is the current connection or an earlier connection of the link.
     pub(crate) fn is_by(&self, link: LinkId, wire: Wire) -> bool {
         self.link == link && self.wire == wire
     }
 
-    /// The connection for notices.
+    /// Returns the connection for notices.
     pub(crate) const fn of_notices(link: LinkId) -> Self {
         Self { link, wire: Wire::Notices, life: 0 }
     }

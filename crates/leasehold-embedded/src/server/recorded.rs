@@ -16,33 +16,33 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// The name of the script, such as `lock/acquire`.
+    /// Returns the name of the script, such as `lock/acquire`.
     pub const fn script(&self) -> &'static str {
         self.call.script().name()
     }
 
-    /// The keys.
+    /// Returns the keys.
     pub fn keys(&self) -> Words<'_> {
         self.call.keys()
     }
 
-    /// The arguments.
+    /// Returns the arguments.
     pub fn args(&self) -> Words<'_> {
         self.call.args()
     }
 
-    /// The whole call.
+    /// Returns the whole call.
     #[doc(hidden)]
     pub const fn call(&self) -> &Call {
         &self.call
     }
 
-    /// Number of times that the server has run it.
+    /// Returns how often the server has run the call.
     pub const fn applied(&self) -> u32 {
         self.applied
     }
 
-    /// The reply to the caller, or the reply that a dropped caller would have received. `None` without a reply so far.
+    /// Returns the reply to the caller, even to a dropped caller. `None` before the reply.
     #[doc(hidden)]
     pub const fn outcome(&self) -> Option<&Result<Reply, LinkError>> {
         self.outcome.as_ref()

@@ -21,17 +21,17 @@ impl Recorder {
         Self { server, link, from }
     }
 
-    /// The calls so far, including calls that failed because the link was down.
+    /// Returns the calls so far, including calls that failed because the link was down.
     pub fn calls(&self) -> Vec<Recorded> {
         self.server.with(|state| self.entries(state.log()).map(|(_, recorded)| recorded.clone()).collect())
     }
 
-    /// The script names of the calls.
+    /// Returns the script names of the calls.
     pub fn scripts(&self) -> Vec<&'static str> {
         self.server.with(|state| self.entries(state.log()).map(|(_, recorded)| recorded.script()).collect())
     }
 
-    /// Resends a call, as a late duplicate. Only the caller of this method gets its reply.
+    /// Resends a call as a late duplicate, and returns the reply only here.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl Recorder {
 }
 
 impl EmbeddedServer {
-    /// Records the calls of all links from now on.
+    /// Starts recording the calls of all links.
     pub fn record(&self) -> Recorder {
         Recorder::new(self.clone(), None, self.with(State::start_log))
     }

@@ -15,8 +15,8 @@ impl EmbeddedServer {
         self.with(|state| Snapshot(state.engine.keyspace().copy()))
     }
 
-    /// Replaces all keys by a snapshot, as a failover to a lagging replica does. Keys keep their expiry. Subscriptions
-    /// and connections stay.
+    /// Replaces all keys by a snapshot, as a failover to a lagging replica does. Keys keep their expiry. Does not
+    /// affect subscriptions and connections.
     #[doc(hidden)]
     pub fn restore(&self, snapshot: &Snapshot) {
         self.with(|state| state.engine.keyspace().replace_all(snapshot.0.clone()));
@@ -39,7 +39,7 @@ mod tests {
     fn a_snapshot_brings_back_what_was_and_takes_what_came_later() {
         let clock = ManualClock::new();
         let server = EmbeddedServer::with_clock(clock.clone());
-        let run = |words: &[&[u8]]| server.command(words).expect("the command is right");
+        let run = |words: &[&[u8]]| server.command(words).expect("the command succeeds");
         run(&[b"SET", b"old", b"1", b"PX", b"1000"]);
         let snapshot = server.snapshot();
         clock.advance(Duration::from_millis(400));
@@ -47,6 +47,6 @@ mod tests {
         run(&[b"DEL", b"old"]);
         server.restore(&snapshot);
         assert_eq!(server.keys(), ["old"]);
-        assert_eq!(run(&[b"PTTL", b"old"]), Reply::Int(600), "time has gone on meanwhile");
+        assert_eq!(run(&[b"PTTL", b"old"]), Reply::Int(600), "time has passed since the snapshot");
     }
 }

@@ -27,10 +27,10 @@ pub(crate) struct State {
     pub(crate) log: Option<Vec<Recorded>>,
     pub(crate) eviction_policy: String,
     pub(crate) mode: PubSubMode,
-    /// Whether new links find the server unreachable.
+    /// Whether new links start disconnected.
     pub(crate) down: bool,
     last_number: u64,
-    /// To be woken after the lock is released.
+    /// Tasks to wake after the lock is released.
     pub(crate) wakers: Vec<Waker>,
 }
 
@@ -39,7 +39,7 @@ impl State {
         Ok(Self::with_engine(Engine::new(clock)?))
     }
 
-    /// Resets everything except the Lua state and the compiled scripts, which keep no state of earlier runs.
+    /// Resets everything except the Lua state and the compiled scripts, which store no data.
     pub(crate) fn renewed(self, clock: ServerClock) -> Self {
         Self::with_engine(self.engine.renewed(clock))
     }
@@ -61,7 +61,7 @@ impl State {
         }
     }
 
-    /// A new unique number.
+    /// Returns a new unique number.
     pub(crate) const fn next_number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
@@ -89,7 +89,7 @@ impl State {
         self.turn(|engine| engine.call(call))
     }
 
-    /// Runs a call with an error within the script. Also returns whether the script reached it.
+    /// Runs a call with a refusal within the script. Also returns whether the script reached the refusal.
     pub(crate) fn apply_refused(
         &mut self,
         call: &Call,
@@ -128,12 +128,12 @@ impl State {
         }
     }
 
-    /// The instant at which the clock must wake the server, unless already requested.
+    /// Returns the instant at which the clock must wake the server, unless already requested.
     pub(crate) fn take_alarm(&mut self) -> Option<(Instant, ServerClock)> {
         self.transit.take_alarm().map(|due| (due, self.engine.clock.clone()))
     }
 
-    /// Starts the log unless it has started. Returns its length.
+    /// Starts the log if necessary. Returns its length.
     pub(crate) fn start_log(&mut self) -> usize {
         self.log.get_or_insert_default().len()
     }

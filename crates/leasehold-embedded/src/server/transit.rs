@@ -46,7 +46,7 @@ impl<S> Transit<S> {
         self.parcels.push_back(Parcel { due, route, deliver: Box::new(deliver) });
     }
 
-    /// The next message that has arrived by `now`.
+    /// Returns the next message that has arrived by `now`.
     pub(crate) fn receive(&mut self, now: Instant) -> Option<Deliver<S>> {
         let has_arrived = self.parcels.front().is_some_and(|parcel| parcel.due <= now);
         if has_arrived { self.parcels.pop_front().map(|parcel| parcel.deliver) } else { None }
@@ -57,7 +57,7 @@ impl<S> Transit<S> {
         self.parcels.retain(|parcel| !parcel.route.is_by(link, wire));
     }
 
-    /// The instant at which the clock must wake the server, unless already requested.
+    /// Returns the instant at which the clock must wake the server, unless already requested.
     pub(crate) fn take_alarm(&mut self) -> Option<Instant> {
         let due = self.parcels.front()?.due;
         if self.alarm.is_some_and(|alarm| alarm <= due) {

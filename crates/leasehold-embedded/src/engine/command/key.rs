@@ -58,7 +58,7 @@ fn pexpire(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {
     match &args[2..] {
         [] => {}
         [option] if option.eq_ignore_ascii_case(b"GT") => {
-            // A key without a time to live has the longest one.
+            // A missing time to live counts as the longest.
             if !matches!(keyspace.expires_at(args[0]), Some(Some(present)) if present < end) {
                 return Ok(Answer::flag(false));
             }
@@ -73,7 +73,7 @@ fn pexpireat(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {
     Ok(expire_at(keyspace, args[0], end))
 }
 
-/// A past expiry deletes the key, and counts as set.
+/// A past expiry deletes the key, and the command succeeds.
 fn expire_at(keyspace: &mut Keyspace, key: &[u8], end: i64) -> Answer {
     if end <= keyspace.now() {
         Answer::flag(keyspace.remove(key))

@@ -64,7 +64,7 @@ fn lrem(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {
         } else {
             (0..list.len()).filter(matches).take(most).collect()
         };
-        // From the tail, so that the remaining indices stay valid.
+        // Remove from the tail, so the remaining indices stay valid.
         places.sort_unstable_by(|a, b| b.cmp(a));
         places.iter().for_each(|at| drop(list.remove(*at)));
         places.len()

@@ -4,7 +4,7 @@ use crate::engine::number::parse_float;
 use leasehold_core::link::ServerError;
 use std::ops::Range;
 
-/// The range from `start` to `stop`, both inclusive, of `len` elements. Negative numbers count from the end.
+/// Returns the inclusive range from `start` to `stop` of `len` elements. Negative numbers count from the end.
 pub(super) fn by_index(start: i64, stop: i64, len: usize) -> Range<usize> {
     let len = i64::try_from(len).unwrap_or(i64::MAX);
     let from_start = |index: i64| if index < 0 { index.saturating_add(len) } else { index };

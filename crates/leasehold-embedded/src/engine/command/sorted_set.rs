@@ -132,7 +132,7 @@ fn zrangebyscore(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {
 }
 
 fn list_by_score(keyspace: &mut Keyspace, args: &[&[u8]], options: &Options) -> Outcome {
-    // A reversed range starts with the greater bound.
+    // A reversed range starts at the greater bound.
     let scores = if options.reversed { Scores::parse(args[2], args[1])? } else { Scores::parse(args[1], args[2])? };
     let Some(set) = keyspace.read::<SortedSet>(args[0])? else { return Ok(Answer::Array(Vec::new())) };
     let (skipped, taken) = options.window();

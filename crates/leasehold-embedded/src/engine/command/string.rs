@@ -96,7 +96,7 @@ fn decrby(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {
     add(keyspace, args[0], amount)
 }
 
-/// The time to live stays.
+/// Keeps the time to live.
 fn add(keyspace: &mut Keyspace, key: &[u8], amount: i64) -> Outcome {
     let stored = match keyspace.read::<Bytes>(key)? {
         Some(text) => parse_int(text).ok_or_else(not_an_integer)?,
