@@ -8,8 +8,8 @@ use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned as _;
 use syn::{Error, Expr, ExprLit, FnArg, Ident, ItemFn, Lit, LitStr, Pat, ReturnType, Signature, Token, Type};
 
-/// Returns the function whose body runs once for each period. After an error, the unchanged function follows the message, so
-/// that its callers add no errors of their own.
+/// Expands the function, whose body then runs once for each period. After an error, also emits the unchanged function,
+/// to prevent further errors at its callers.
 pub(crate) fn expand(arguments: TokenStream, function: TokenStream) -> TokenStream {
     expanded(arguments, function.clone()).unwrap_or_else(|error| {
         let error = error.into_compile_error();
@@ -40,7 +40,7 @@ fn expanded(arguments: TokenStream, function: TokenStream) -> Result<TokenStream
     function.sig.output = syn::parse2(quote! {
         -> ::core::result::Result<::leasehold::once::Occurrence<#returned>, ::leasehold::WithError<#returned>>
     })?;
-    // The body cannot name this variable.
+    // The hygienic name is invisible to the body.
     let job = Ident::new("job", Span::mixed_site());
     let client = quote_spanned!(client.span()=> &#client);
     let block = &function.block;
@@ -133,11 +133,11 @@ fn schedule(every: &Expr, offset: Option<&Expr>) -> Result<TokenStream, Error> {
 fn duration(value: &Expr) -> Result<Duration, Error> {
     const FORM: &str = "write a string such as \"1d\", \"90s\" or \"1h 30m\"";
     let Some(literal) = string(value) else {
-        return Err(Error::new_spanned(value, format!("this is no duration: {FORM}")));
+        return Err(Error::new_spanned(value, format!("this is not a duration: {FORM}")));
     };
     let text = literal.value();
     humantime::parse_duration(&text)
-        .map_err(|why| Error::new_spanned(literal, format!("{text:?} is no duration ({why}): {FORM}")))
+        .map_err(|why| Error::new_spanned(literal, format!("{text:?} is not a duration ({why}): {FORM}")))
 }
 
 fn string(value: &Expr) -> Option<&LitStr> {
@@ -209,7 +209,7 @@ mod tests {
             (r#""report", every = "1d""#, "expected a key and a value, such as `name"),
             (r#"name = "", every = "1d""#, "name is empty"),
             (r#"name = " report", every = "1d""#, "white space"),
-            (r#"name = "report", every = "daily""#, "\"daily\" is no duration"),
+            (r#"name = "report", every = "daily""#, "\"daily\" is not a duration"),
             (r#"name = "report", every = 5"#, "write a string such as \"1d\""),
             (r#"name = "report", every = "0s""#, "below 1ms"),
             (r#"name = "report", every = "1d", offset = "1d""#, "`offset` is not below `every`"),

@@ -6,7 +6,7 @@ use leasehold::{Guard, HoldToken, HolderId, LossReason};
 
 /// The lock of a request, in the extensions of the request. An axum handler extracts it with `Extension<HeldLock>`.
 ///
-/// It is not a guard: the layer releases the lock, and a clone does not keep the lock.
+/// This is not a guard: the layer releases the lock, and a clone does not extend the hold.
 #[derive(Clone, Debug)]
 pub struct HeldLock {
     name: String,
@@ -40,7 +40,7 @@ impl HeldLock {
         self.fencing_token
     }
 
-    /// Returns `true` if the lock is certainly held. This reads the clock.
+    /// Returns `true` if the lock is certainly held, by the local clock.
     pub fn is_held(&self) -> bool {
         !self.end.is_cancelled()
     }
@@ -57,7 +57,8 @@ impl HeldLock {
     }
 }
 
-/// The mark of a response whose request lost its lock, with [`OnLoss::Mark`]. It is in the extensions of the response.
+/// Marks a response whose request lost its lock, with [`OnLoss::Mark`]. The layer inserts it into the extensions of the
+/// response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostLock {
     name: String,
@@ -84,12 +85,14 @@ impl LostLock {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnLoss {
-    /// The layer drops the inner future and responds with [`Refusal::Lost`](crate::Refusal::Lost). It also does so if the release detects the loss
-    /// after the work has ended: another holder may have worked at the same time.
+    /// The layer drops the inner future and responds with [`Refusal::Lost`](crate::Refusal::Lost). It also responds so
+    /// if the release detects the loss after the handler returns, because another holder may have worked at the same
+    /// time.
     #[default]
     Stop,
-    /// The inner future runs to its end, and its response contains a [`LostLock`]. The handler detects the loss by its [`HeldLock`].
+    /// The inner future runs to completion, and its response contains a [`LostLock`]. The handler detects the loss with
+    /// its [`HeldLock`].
     ///
-    /// Use it for work that must not stop halfway, and whose store refuses stale writes by a fencing token.
+    /// Use it for work that must not stop halfway and whose store rejects stale fencing tokens.
     Mark,
 }

@@ -4,7 +4,7 @@ use http::request::Parts;
 use leasehold::{Client, Lock};
 
 /// Returns a key function for [`LockLayer::new`](crate::LockLayer::new): the reentrant lock with the prefix and the value of the header as its name.
-/// A request without the header, or with a value of other characters than visible ASCII, has no key.
+/// A request has no key without the header, or if the value contains characters other than visible ASCII.
 ///
 /// # Examples
 ///

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | has no key | that of the inner service; with [`LockLayer::require_key`] 400 |
 //! | acquires the lock | that of the inner service, after the release of the lock |
-//! | finds the lock busy | 423 at once, or after the time of [`LockLayer::wait`]; [`Http::busy`] sets another status, such as 409 |
+//! | finds the lock busy | 423 at once, or after [`LockLayer::wait`]; [`Http::busy`] sets another status, such as 409 |
 //! | loses its lock | 500, and the layer drops the inner future; or [that of the inner service, marked](OnLoss::Mark) |
 //! | cannot acquire the lock, because the server is unreachable | 503 |
 //!
@@ -37,12 +37,12 @@
 //! let (first, second) = tokio::join!(service.clone().oneshot(click()), service.clone().oneshot(click()));
 //! assert_eq!([first?.status(), second?.status()], [StatusCode::OK, StatusCode::LOCKED]);
 //!
-//! // The lock is free again. It does not remember that the order was made: see below.
+//! // The lock is free again. It does not remember the order: see below.
 //! assert_eq!(service.oneshot(click()).await?.status(), StatusCode::OK);
 //! # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 //! ```
 //!
-//! A fenced lock by a part of the path, with a wait. The handler shows the token to its database:
+//! A fenced lock named by a part of the path, with a wait. The handler passes the token to its database:
 //!
 //! ```
 //! use axum::{Extension, Router, routing::post};
@@ -51,7 +51,7 @@
 //! use std::time::Duration;
 //!
 //! async fn withdraw(Extension(held): Extension<HeldLock>) -> String {
-//!     let token = held.fencing_token().expect("the lock is a fenced one");
+//!     let token = held.fencing_token().expect("the lock is fenced");
 //!     format!("UPDATE account SET … WHERE token <= {}", token.as_i64())
 //! }
 //!
@@ -69,24 +69,26 @@
 //!
 //! # When to use it, and when not
 //!
-//! Use it to prevent concurrent requests with one key. It does **not** remember a served key. For work that must happen once, store the key with the
-//! result, and look it up under the lock. A handler holds the lock until it returns, so move long work into a job. A lease alone cannot refuse the
-//! write of a holder that was paused beyond it: use a fenced lock if such a write does harm.
+//! Use the layer to prevent concurrent requests with one key. It does **not** remember completed requests. For work
+//! that must happen once, store the key with the result, and look up the key under the lock. A handler holds the lock
+//! until it returns, so move long work into a job. A lease cannot stop the write of a holder that was paused beyond its
+//! lease: use a fenced lock if a late write does harm.
 //!
 //! The layer releases the lock before it returns the response, so a handler that streams its body does not hold the lock while the body is sent.
 //!
-//! The key comes from outside. Prefix it with the identity of the caller, such as the account: then a caller cannot occupy the keys of another
-//! caller. The response to an invalid key, such as an empty or too long key, is 400.
+//! The key is untrusted input. Prefix it with the identity of the caller, such as the account, to separate the keys of
+//! different callers. The response to an invalid key, such as an empty or too long key, is 400.
 //!
 //! # Readiness and limits
 //!
-//! The layer is always ready. It polls the readiness of the inner service after it has acquired the lock. Requests that wait for a busy key therefore
-//! do not count in a concurrency limit below the layer. To bound the waiting requests, put a limit above the layer.
+//! The layer is always ready. It polls the readiness of the inner service after it has acquired the lock. Requests that
+//! wait for a busy key therefore do not count towards a concurrency limit below the layer. To bound the waiting
+//! requests, put a limit above the layer.
 //!
 //! # Settings of the client
 //!
-//! Requests need shorter timeouts than jobs. Set a short `command_timeout` and `unreachable_after`, such as half a second and a second. They limit
-//! the delay of a request while the server is down.
+//! Requests need shorter timeouts than jobs. Set a short `command_timeout` and `unreachable_after`, such as half a
+//! second and a second. Both limit the delay of a request while the server is down.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -4,20 +4,21 @@ use http::{HeaderValue, Response, StatusCode, header};
 use leasehold::{Error, LossReason};
 use std::fmt;
 
-/// The reason why the layer refused a request. [`Http`] and [`Grpc`] put it into the extensions of the response, for logs and for layers above.
+/// The reason why the layer refused a request. [`Http`] and [`Grpc`] insert it into the extensions of the response, for
+/// logs and outer layers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
     /// The request has no key, and [`LockLayer::require_key`](crate::LockLayer::require_key) is set.
     NoKey,
-    /// The key cannot be the name of a lock.
+    /// The key is not a valid lock name.
     InvalidKey(Error),
     /// Other holders held the lock for the whole wait.
     Busy {
         /// The name of the lock.
         lock: String,
     },
-    /// The lock was lost while the handler ran. The handler may have done a part of its work.
+    /// The lock was lost while the handler ran. The handler may have completed some work.
     Lost {
         /// The name of the lock.
         lock: String,
@@ -36,7 +37,7 @@ impl Refusal {
         match (error.http_status(), error) {
             (_, Error::WaitElapsed { lock, .. }) => Self::Busy { lock },
             (400, error) => Self::InvalidKey(error),
-            // The background rolls the acquire back.
+            // The background rolls back the acquire.
             (503, error) => Self::Unavailable(error),
             (_, error) => Self::Failed(error),
         }
@@ -65,7 +66,8 @@ impl std::error::Error for Refusal {
     }
 }
 
-/// Builds the response to a refused request: [`Http`], [`Grpc`], or a function from a [`Refusal`] to a response.
+/// Builds the response to a refused request. Implemented by [`Http`], [`Grpc`], and functions from a [`Refusal`] to a
+/// response.
 pub trait Refuse<B> {
     /// Builds the response.
     fn refuse(&self, refusal: Refusal) -> Response<B>;

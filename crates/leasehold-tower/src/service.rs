@@ -1,4 +1,4 @@
-//! The service: a request waits for its lock, is served under it, and releases it.
+//! The service: acquires the lock of a request, runs the inner service, and releases the lock.
 
 use crate::held::{HeldLock, LostLock, OnLoss};
 use crate::refusal::{Refusal, Refuse};
@@ -76,7 +76,8 @@ async fn acquire(lock: &AnyLock, waiting: Waiting) -> Result<Guard<Any>, Refusal
     guard.map_err(Refusal::of)?.ok_or_else(|| Refusal::Busy { lock: lock.name().to_owned() })
 }
 
-/// Serves a request under its lock. The guard belongs to this future: its drop and a panic of the inner service release the lock.
+/// Serves a request under its lock. This future owns the guard, so dropping the future or a panic of the inner service
+/// releases the lock.
 async fn serve_under<S, R, Q, B>(
     lock: &AnyLock,
     settings: Settings,
@@ -106,7 +107,8 @@ where
     };
     let released = guard.release().await;
     let mut response = served?;
-    // The background retries a release without a reply. The lock was held to the end by the local clock, so the work is valid.
+    // The background retries a release without a reply. By the local clock, the lock was held to the end, so the work
+    // is valid.
     if let Err(Error::Lost { lock, reason }) = released {
         match settings.on_loss {
             OnLoss::Stop => return Ok(refuse.refuse(Refusal::Lost { lock, reason })),

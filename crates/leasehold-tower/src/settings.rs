@@ -3,7 +3,7 @@
 use crate::held::OnLoss;
 use std::time::Duration;
 
-/// The wait of a request for its lock.
+/// How long a request waits for its lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Waiting {
     /// One attempt.
@@ -11,7 +11,7 @@ pub(crate) enum Waiting {
     For(Duration),
 }
 
-/// The treatment of a request without a key.
+/// What happens to a request without a key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum WithoutKey {
     Serve,
