@@ -28,7 +28,7 @@ impl State {
     /// Sends a call of a link, with any planned fault.
     pub(crate) fn begin(&mut self, link: LinkId, decided: u64, call: &Call) -> Begun {
         if self.links.get(&link).is_some_and(|connections| connections.settlings != decided) {
-            return Begun::Ended(Err(LinkError::NotSent("the call was settled before it was sent".to_owned())));
+            return Begun::Ended(Err(LinkError::NotSent("a settling has ruled the call out".to_owned())));
         }
         let entry = self.log.as_mut().map(|log| {
             log.push(Recorded { link, call: call.clone(), applied: 0, outcome: None });
