@@ -1,11 +1,12 @@
-//! A holder that was paused beyond its lease writes late. A store that checks fencing tokens refuses the write; any other store loses an update.
+//! A holder that was paused beyond its lease writes late. A store that checks fencing tokens refuses the write. A store
+//! without the check loses an update.
 //!
 //! `cargo run --example balance`, or `LEASEHOLD_URL=redis://127.0.0.1:6379 cargo run --example balance`.
 //!
-//! A lease ends even if its holder is paused. A holder can be paused between its last check of the lock and its write, and then writes without the
-//! lock. Only the store can detect such a write, by the token.
+//! A lease also ends while its holder is paused. After a pause between its last check of the lock and its write, the
+//! holder writes without the lock. Only the store can detect the late write, by its token.
 
-#![expect(clippy::print_stdout, reason = "an example tells its story on stdout")]
+#![expect(clippy::print_stdout, reason = "an example prints to stdout")]
 
 #[path = "support/store.rs"]
 mod store;
@@ -21,7 +22,7 @@ use store::{Failed, Store};
 use support::Stage;
 use tokio::sync::oneshot;
 
-/// The fixed lease of the paused holder: a real pause of the process also stops renewals.
+/// The fixed lease of the paused holder. A real pause of the process would also stop renewals.
 const LEASE: Duration = Duration::from_secs(1);
 const BEGINNING: u32 = 100;
 const BY_A: u32 = 10;
@@ -29,9 +30,9 @@ const BY_B: u32 = 20;
 /// The correct balance after both withdrawals.
 const RIGHT: u32 = BEGINNING - BY_A - BY_B;
 
-/// The place of the balance.
+/// Where the balance is stored.
 enum Ledger {
-    /// A list of balances; the last entry is valid. The list accepts every write.
+    /// A list of balances, which accepts every write. The last entry is the balance.
     Bare(Store, String),
     /// A value that registers the token of each reader and writer, and refuses lower tokens.
     Fenced(FencedValue),
@@ -140,14 +141,14 @@ async fn both_withdraw(stage: &Arc<Stage>, store: &Store, fenced: bool) -> Resul
     let guard = b.fenced_lock(name).acquire().await?;
     let left = ledger.read(&guard).await?;
     guard.release().await?;
-    // The last fencing token of a lock and the register of a value stay on the server, for comparison with later tokens.
+    // The lock's last token and the value's register stay on the server, for comparison with later tokens.
     store.remove(&key).await?;
     a.shutdown(Duration::from_secs(5)).await?;
     b.shutdown(Duration::from_secs(5)).await?;
     Ok(left)
 }
 
-/// Returns whether the store refused the token because it has seen a greater token.
+/// Returns whether the store refused the token because a greater token is registered.
 fn is_stale(error: &Failed) -> bool {
     matches!(error.downcast_ref(), Some(Error::StaleToken { .. }))
 }

@@ -1,8 +1,9 @@
-//! Two processes end and leave no lock behind: a service that awaits `shutdown`, and a cron job without a runtime.
+//! Two processes that release their locks when they end: a service that awaits `shutdown`, and a cron job without a
+//! runtime.
 //!
 //! `cargo run --example graceful_shutdown`, or `LEASEHOLD_URL=redis://127.0.0.1:6379 cargo run --example graceful_shutdown`.
 
-#![expect(clippy::print_stdout, reason = "an example tells its story on stdout")]
+#![expect(clippy::print_stdout, reason = "an example prints to stdout")]
 
 mod support;
 
@@ -27,7 +28,7 @@ async fn service(stage: &Stage) -> Result<(), Box<dyn std::error::Error>> {
     let reports = client.lock("reports").acquire().await?;
     let (stop, told) = oneshot::channel::<()>();
     let job = tokio::spawn({
-        // The guard moves into the job, which stops at a suitable point after the signal.
+        // Move the guard into the job, which stops at a suitable point after the signal.
         async move {
             drop(told.await);
             let held = reports.is_held();
@@ -71,7 +72,7 @@ fn cron_job(stage: &Stage) -> Result<(), Box<dyn std::error::Error>> {
     std::thread::sleep(Duration::from_millis(100));
     assert!(guard.is_held());
 
-    // The end of `main` drops both, in reverse order.
+    // The end of `main` drops guard and client, in reverse order.
     let begun = Instant::now();
     drop(guard);
     drop(client);

@@ -1,18 +1,18 @@
-//! A thousand buyers and a hundred units, through a fair lock, a plain lock, a semaphore, and without a lock. In a last sale fifty buyers die while
-//! they wait or hold the lock.
+//! A thousand buyers compete for a hundred units: with a fair lock, a plain lock, a semaphore, and without a lock. In
+//! the last sale, fifty buyers die while they wait or hold the lock.
 //!
 //! `cargo run --example inventory`, or `LEASEHOLD_URL=redis://127.0.0.1:6379 cargo run --example inventory`.
 //!
-//! The buyers use four clients. On the in-process engine these are clients of this process; on a server they are processes that this program starts.
-//! Each of the fifty dying buyers has its own client or process.
+//! The buyers use four clients. On the in-process engine, the clients run in this process; on a server, each client is
+//! a process that this program starts. Each of the fifty dying buyers has its own client or process.
 //! # Arrival order
 //!
-//! While the buyers arrive, a doorman holds the lock. The buyers arrive in sequence, each at a random client. The next buyer arrives after the
-//! request of the previous buyer, at a fair lock after its entry appears in the queue on the server. So this program defines the order of arrival.
-//! Then the doorman releases the lock. Each buyer appends its number to a list in the store when it holds the lock, and the program compares that
-//! list with the order of arrival.
+//! While the buyers arrive, a doorman holds the lock. The buyers arrive in sequence, each at a random client. The next
+//! buyer arrives after the request of the previous buyer, at a fair lock after its entry appears in the queue on the
+//! server. Then the doorman releases the lock. Each buyer appends its number to a list in the store when it holds the
+//! lock, and the program compares that list with the order of arrival.
 
-#![expect(clippy::print_stdout, reason = "an example tells its story on stdout")]
+#![expect(clippy::print_stdout, reason = "an example prints to stdout")]
 
 #[path = "inventory/branch.rs"]
 mod branch;
@@ -58,7 +58,7 @@ async fn main() -> Result<(), Failed> {
                 assert_eq!((outcome.sold, outcome.oversold()), (UNITS, 0), "a lock is exact");
                 assert_eq!(outcome.violations, 0, "the order of service is the order of arrival");
             }
-            // Both exclude, without an order among clients.
+            // Both exclude, but do not order the clients.
             Way::PlainLock | Way::Semaphore => assert_eq!((outcome.sold, outcome.oversold()), (UNITS, 0), "{way:?}"),
             Way::NoLock => assert!(outcome.oversold() > 0, "without a lock, buyers buy the same units"),
         }
@@ -74,7 +74,7 @@ async fn main() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The doorman of a sale, who holds the lock while buyers arrive.
+/// The doorman of a sale, who holds the lock while the buyers arrive.
 struct Doorman {
     client: leasehold::Client,
     turn: Turn,
@@ -117,7 +117,7 @@ async fn all_live(stage: &Stage, store: &Store, way: Way) -> Result<Outcome, Fai
     client.shutdown(Duration::from_secs(5)).await?;
     let outcome = Outcome::read(&sale, &arrivals, opened).await?;
     if way == Way::Semaphore {
-        // The number of permits has no time to live.
+        // The number of permits never expires, so delete it.
         store.remove(&format!("{}{}", sale.prefix, sale.name)).await?;
     }
     Ok(outcome)
@@ -136,7 +136,7 @@ const WAVES: usize = 5;
 /// The number of waiters that die in a wave.
 const DIE_WAITING: usize = 9;
 
-/// The places of the buyers that die in a wave: first the holder, then three buyers behind it, then buyers across the queue.
+/// The positions of the buyers that die in a wave: the holder, three buyers behind it, and buyers across the queue.
 fn wave(number: usize) -> [usize; 1 + DIE_WAITING] {
     let first = 10 + 20 * number;
     let far = 150 + 160 * number;
@@ -168,9 +168,9 @@ async fn some_die(stage: &Stage, store: &Store) -> Result<Outcome, Failed> {
     }
     let (opened, client) = doorman.open().await?;
     for buyers in (0..WAVES).map(wave) {
-        dying.get_mut(&buyers[0]).ok_or("a buyer that is not there")?.holds().await?;
+        dying.get_mut(&buyers[0]).ok_or("unknown buyer")?.holds().await?;
         for buyer in buyers {
-            dying.get_mut(&buyer).ok_or("a buyer that is not there")?.kill()?;
+            dying.get_mut(&buyer).ok_or("unknown buyer")?.kill()?;
         }
         stage.tell(format_args!("buyer {} died in its turn, and {DIE_WAITING} buyers in the queue", buyers[0]));
     }

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --example long_job`, or `LEASEHOLD_URL=redis://127.0.0.1:6379 cargo run --example long_job`.
 
-#![expect(clippy::print_stdout, reason = "an example tells its story on stdout")]
+#![expect(clippy::print_stdout, reason = "an example prints to stdout")]
 
 mod support;
 
@@ -84,7 +84,7 @@ async fn long_job(stage: &Stage) {
     let blocking: Vec<_> = std::iter::repeat_with(|| {
         let all_blocked = all_blocked.clone();
         tokio::spawn(async move {
-            // Each task blocks one worker thread, so all threads are blocked once every task is here.
+            // Each task blocks one worker thread, so all threads are blocked once every task arrives.
             all_blocked.wait();
             std::thread::sleep(LEASE * 2);
         })
@@ -92,7 +92,7 @@ async fn long_job(stage: &Stage) {
     .take(WORKERS)
     .collect();
     for blocked in blocking {
-        blocked.await.expect("it only sleeps");
+        blocked.await.expect("the task does not panic");
     }
     stage.tell("the executor runs again; a task of this executor could not have renewed the lease");
 

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --example nested_calls`, or `LEASEHOLD_URL=redis://127.0.0.1:6379 cargo run --example nested_calls`.
 
-#![expect(clippy::print_stdout, reason = "an example tells its story on stdout")]
+#![expect(clippy::print_stdout, reason = "an example prints to stdout")]
 
 mod support;
 

@@ -1,9 +1,9 @@
-//! Three instances of a service: one instance leads and feeds a queue, and each night one instance writes the report. The first leader resigns, the
-//! second loses its lock to an operator, and another instance leads each time.
+//! Three instances of a service. One instance leads and feeds a queue, and each night one instance writes the report.
+//! The first leader resigns, and an operator ends the hold of the second leader. Each time another instance takes over.
 //!
 //! `cargo run --example nightly_job`, or `LEASEHOLD_URL=redis://127.0.0.1:6379 cargo run --example nightly_job`.
 
-#![expect(clippy::print_stdout, reason = "an example tells its story on stdout")]
+#![expect(clippy::print_stdout, reason = "an example prints to stdout")]
 
 mod support;
 
@@ -29,7 +29,7 @@ type Campaign = JoinHandle<Result<Option<()>, WithError<()>>>;
 #[tokio::main]
 async fn main() -> Result<(), Failed> {
     let stage = Stage::open("Three instances, one leader, one report a night.");
-    // After the death of a leader the next candidate leads when the lease has ended.
+    // After the death of a leader, the next candidate leads at the end of the lease.
     let settings = || stage.builder().lease(Duration::from_secs(2));
     let clients = try_join_all((0..INSTANCES).map(|_| stage.client(settings()))).await?;
 

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --example orders`, or `LEASEHOLD_URL=redis://127.0.0.1:6379 cargo run --example orders`.
 
-#![expect(clippy::print_stdout, reason = "an example tells its story on stdout")]
+#![expect(clippy::print_stdout, reason = "an example prints to stdout")]
 
 #[path = "support/store.rs"]
 mod store;
@@ -22,7 +22,7 @@ const CLICKS: usize = 5;
 /// The duration of a payment: long enough for the next click.
 const PAYMENT: Duration = Duration::from_millis(20);
 
-/// The answer to a request.
+/// The response to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Taken,
@@ -64,7 +64,7 @@ async fn round(stage: &Stage, store: &Store, clients: &[Client], locked: bool) -
             // One lock for each user: users do not wait for each other.
             let lock = client.lock(format!("order:{user}"));
             let guard = lock.acquire().wait(Duration::from_secs(30)).await?;
-            // A lost lock stops the request.
+            // A loss of the lock stops the request.
             let answer = guard.run(order(store, &orders(user), &request)).await??;
             guard.release().await?;
             Ok::<_, Failed>(answer)
@@ -87,7 +87,7 @@ async fn round(stage: &Stage, store: &Store, clients: &[Client], locked: bool) -
     Ok((taken, most))
 }
 
-/// Takes an order, unless the user has one. The payment is between the check and the entry.
+/// Accepts an order, unless the user already has an order. The payment runs between the check and the write.
 async fn order(store: &Store, orders: &str, request: &str) -> Result<Answer, Failed> {
     if store.length(orders).await? > 0 {
         return Ok(Answer::TakenAlready);

@@ -1,11 +1,11 @@
-//! Tests of code with locks, without waiting and without a server.
+//! Tests of code with locks, without waits and without a server.
 //!
 //! `cargo run --example paused_time`.
 //!
-//! The engine, the clients and the test share a clock. The paused clock of tokio advances whenever all tasks sleep; a test advances a manual clock.
-//! An hour of renewals takes a few milliseconds, and the outcome is deterministic.
+//! The engine, the clients and the test share a clock. tokio's paused clock advances whenever all tasks sleep; a test
+//! advances a manual clock. An hour of renewals takes a few milliseconds, and the outcome is deterministic.
 
-#![expect(clippy::print_stdout, reason = "an example tells its story on stdout")]
+#![expect(clippy::print_stdout, reason = "an example prints to stdout")]
 
 use leasehold::embedded::{EmbeddedServer, ManualClock};
 use leasehold::{Client, LossReason};
@@ -22,7 +22,7 @@ async fn job(client: &Client) -> Result<&'static str, leasehold::Error> {
     Ok("done")
 }
 
-/// Uses the paused clock of tokio. In your own test, write `#[tokio::test(start_paused = true)]`.
+/// Uses tokio's paused clock. In your own test, write `#[tokio::test(start_paused = true)]`.
 async fn under_tokios_clock() -> Story {
     let zero = tokio::time::Instant::now();
     let server = EmbeddedServer::paused();
@@ -67,6 +67,6 @@ fn main() -> Story {
     runtime.block_on(under_tokios_clock())?;
     runtime.block_on(under_a_manual_clock())?;
     assert!(begun.elapsed() < Duration::from_secs(30));
-    println!("all stories took {:?}", begun.elapsed());
+    println!("all examples took {:?}", begun.elapsed());
     Ok(())
 }

@@ -12,10 +12,10 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-/// Environment variables that name the sale to a process of the example: its way, its prefix and its name.
+/// Environment variables that describe the sale to a branch process: lock, prefix and name.
 const ROLE: [&str; 3] = ["LEASEHOLD_EXAMPLE_WAY", "LEASEHOLD_EXAMPLE_PREFIX", "LEASEHOLD_EXAMPLE_SALE"];
 
-/// The lease, which limits the delay after the death of a holder.
+/// The lease, which bounds the delay after a holder's death.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
 /// A client of buyers.
@@ -37,7 +37,7 @@ impl Branch {
         }
     }
 
-    /// Admits a buyer. Returns after its request.
+    /// Admits a buyer. Returns after the buyer's request.
     pub(crate) async fn admit(&mut self, buyer: usize, fate: Fate) -> Result<(), Failed> {
         match self {
             Self::Here(here) => here.hall.admit(buyer, fate).await,
@@ -70,7 +70,7 @@ impl Branch {
         }
     }
 
-    /// Kills the client without a clean-up: kills its process, or drops everything that it sends to the in-process engine.
+    /// Kills the client without a cleanup: kills its process, or disconnects it from the in-process engine.
     pub(crate) fn kill(&mut self) -> Result<(), Failed> {
         match self {
             Self::Here(here) => {
@@ -78,7 +78,7 @@ impl Branch {
                 here.hall.buyers.abort_all();
                 Ok(())
             }
-            // SIGKILL, by the handle of the process.
+            // Send SIGKILL.
             Self::Process(process) => Ok(process.child.start_kill()?),
         }
     }
@@ -91,11 +91,7 @@ impl Branch {
                 process.order("close").await?;
                 process.hear("closed").await?;
                 let status = process.child.wait().await?;
-                if status.success() {
-                    Ok(())
-                } else {
-                    Err(format!("a process of the example ended with {status}").into())
-                }
+                if status.success() { Ok(()) } else { Err(format!("a branch process ended with {status}").into()) }
             }
         }
     }
@@ -137,7 +133,7 @@ impl Hall {
     }
 
     async fn holds(&mut self) -> Result<(), Failed> {
-        Ok(self.holds.take().ok_or("nobody here stops in its turn")?.await?)
+        Ok(self.holds.take().ok_or("no buyer of this branch stops in its turn")?.await?)
     }
 
     async fn close(mut self) -> Result<(), Failed> {
@@ -148,8 +144,8 @@ impl Hall {
     }
 }
 
-/// A process of this example. It reads commands from stdin line by line, and confirms each with a line on stdout. It ends at the end of its input, so
-/// also with its parent process.
+/// A branch process. Reads commands from stdin line by line, and confirms each command with a line on stdout. Ends at
+/// the end of stdin, and therefore with its parent process.
 pub(crate) struct Process {
     child: Child,
     orders: ChildStdin,
@@ -164,8 +160,8 @@ impl Process {
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
-        let orders = child.stdin.take().ok_or("a process without input")?;
-        let said = BufReader::new(child.stdout.take().ok_or("a process without output")?).lines();
+        let orders = child.stdin.take().ok_or("stdin is not piped")?;
+        let said = BufReader::new(child.stdout.take().ok_or("stdout is not piped")?).lines();
         let mut process = Self { child, orders, said };
         process.hear("ready").await?;
         Ok(process)
@@ -178,8 +174,8 @@ impl Process {
     async fn hear(&mut self, word: &str) -> Result<(), Failed> {
         match self.said.next_line().await? {
             Some(said) if said == word => Ok(()),
-            Some(said) => Err(format!("a process of the example said {said:?}, and not {word:?}").into()),
-            None => Err(format!("a process of the example ended and did not say {word:?}").into()),
+            Some(said) => Err(format!("a branch process printed {said:?} instead of {word:?}").into()),
+            None => Err(format!("a branch process ended before it printed {word:?}").into()),
         }
     }
 }
@@ -193,7 +189,7 @@ pub(crate) fn role() -> Option<[String; 3]> {
 /// Runs a branch in its own process.
 pub(crate) async fn obey([way, prefix, name]: [String; 3]) -> Result<(), Failed> {
     let url = std::env::var("LEASEHOLD_URL")?;
-    let way = Way::parse(&way).ok_or("no such way")?;
+    let way = Way::parse(&way).ok_or("unknown kind of sale")?;
     let store = Store::connect(&url).await?;
     let client = Client::builder().prefix(&prefix).lease(LEASE).connect(&url).await?;
     let mut hall = Hall::new(client, Sale { way, prefix, name, store });
@@ -202,7 +198,7 @@ pub(crate) async fn obey([way, prefix, name]: [String; 3]) -> Result<(), Failed>
     while let Some(order) = orders.recv().await {
         match order.split(' ').collect::<Vec<_>>()[..] {
             ["admit", buyer, fate] => {
-                hall.admit(buyer.parse()?, Fate::parse(fate).ok_or("no such fate")?).await?;
+                hall.admit(buyer.parse()?, Fate::parse(fate).ok_or("unknown fate")?).await?;
                 println!("asked");
             }
             ["doors"] => hall.open_doors(),
@@ -215,13 +211,14 @@ pub(crate) async fn obey([way, prefix, name]: [String; 3]) -> Result<(), Failed>
                 println!("closed");
                 break;
             }
-            _ => return Err(format!("no such order: {order:?}").into()),
+            _ => return Err(format!("unknown command: {order:?}").into()),
         }
     }
     Ok(())
 }
 
-/// Starts to read stdin, and returns its lines. The process ends at once if the input ends before an order to close, because its parent is gone.
+/// Starts reading stdin, and returns its lines. If stdin ends before the command to close, the parent is gone, and the
+/// process ends at once.
 fn orders() -> mpsc::UnboundedReceiver<String> {
     let (given, orders) = mpsc::unbounded_channel();
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! The story of a buyer: it requests its turn, reads the stock, and buys a unit if one is left.
+//! A buyer acquires the lock, reads the stock, and buys a unit if the stock is not empty.
 
 use super::store::{Failed, Store};
 use leasehold::kind::LockKind;
@@ -42,9 +42,9 @@ impl Way {
 #[derive(Clone)]
 pub(crate) struct Sale {
     pub(crate) way: Way,
-    /// The prefix of its keys. The clients add the prefix to the names of locks.
+    /// The prefix of all keys, which the clients also add to lock names.
     pub(crate) prefix: String,
-    /// The unique name of the sale in the story.
+    /// The unique name of the sale.
     pub(crate) name: String,
     pub(crate) store: Store,
 }
@@ -60,11 +60,11 @@ pub(crate) enum Turn {
 /// The fate of a buyer in its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It lives, and releases.
+    /// The buyer lives, and releases the lock.
     Lives,
-    /// It reads the stock and stops.
+    /// The buyer reads the stock and stops.
     StopsBeforeItBuys,
-    /// It buys a unit and stops.
+    /// The buyer buys a unit and stops.
     StopsAfterItBought,
 }
 
@@ -133,7 +133,8 @@ impl Sale {
         if fate == Fate::StopsBeforeItBuys {
             return stop(turn, holds).await;
         }
-        // No other buyer may buy between the check and this command. The sale is one command, so a dying buyer has bought a unit or none.
+        // The lock protects the time between the check and this command. The sale is one command, so a dying buyer has
+        // bought a unit or no unit.
         if sold < UNITS {
             self.store.append(&self.sold(), &buyer.to_string()).await?;
         }
@@ -168,14 +169,14 @@ async fn ask<K: LockKind>(acquire: Acquire<K>, asked: oneshot::Sender<()>) -> Re
     }
 }
 
-/// Holds the turn until the process is killed.
+/// Holds the lock until the process is killed.
 async fn stop(turn: Turn, holds: oneshot::Sender<()>) -> Result<(), Failed> {
     let _turn = turn;
     let _ = holds.send(());
     std::future::pending().await
 }
 
-/// Returns the microseconds of a clock that all processes of the machine share.
+/// Returns the time in microseconds, by a clock that all processes of the machine share.
 pub(crate) fn clock() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec.unsigned_abs() * 1_000_000 + now.tv_nsec.unsigned_abs() / 1_000

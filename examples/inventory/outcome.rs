@@ -20,8 +20,8 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Reads the result from the store and deletes it. `arrivals` has the buyers in the order of their arrival, and `opened` is the time of the
-    /// opening.
+    /// Reads the result from the store and deletes it. `arrivals` lists the buyers in the order of their arrival, and
+    /// `opened` is the time of the opening.
     pub(crate) async fn read(sale: &Sale, arrivals: &[usize], opened: u64) -> Result<Self, Failed> {
         let served = sale.store.all(&sale.served()).await?;
         let sold = sale.store.all(&sale.sold()).await?;
@@ -43,7 +43,7 @@ impl Outcome {
         let (mut last_place, mut violations) = (0, 0);
         let (mut last, mut stall) = (opened, 0);
         for (buyer, at) in &turns {
-            let place = *place.get(buyer).ok_or("somebody was served who never came")?;
+            let place = *place.get(buyer).ok_or("an unknown buyer was served")?;
             violations += usize::from(place < last_place);
             last_place = last_place.max(place);
             stall = stall.max(at.saturating_sub(last));
@@ -65,7 +65,7 @@ impl Outcome {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        #[expect(clippy::cast_precision_loss, reason = "it is a figure for people")]
+        #[expect(clippy::cast_precision_loss, reason = "the rate is approximate")]
         let throughput = self.served as f64 / self.took.as_secs_f64();
         write!(
             f,

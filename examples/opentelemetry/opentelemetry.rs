@@ -1,9 +1,9 @@
-//! Pushes the metrics of leasehold to OpenTelemetry, through the crate `metrics-opentelemetry`. This program prints them; replace the
-//! exporter by that of `opentelemetry-otlp` to push them to a collector.
+//! Pushes the metrics of leasehold to OpenTelemetry, through the crate `metrics-opentelemetry`. This program prints the
+//! metrics. To push them to a collector, use the exporter of `opentelemetry-otlp` instead.
 //!
 //! `cargo run --example opentelemetry`, or `LEASEHOLD_URL=redis://127.0.0.1:6379 cargo run --example opentelemetry`.
 
-#![expect(clippy::print_stdout, reason = "an example tells its story on stdout")]
+#![expect(clippy::print_stdout, reason = "an example prints to stdout")]
 
 use leasehold::telemetry::{self, BUCKETS_SECONDS};
 use leasehold::{Client, ConnectError};
@@ -24,7 +24,7 @@ const HISTOGRAMS: [&str; 4] = [
 /// Installs the recorder of the crate `metrics` for the whole process. Call it before you build the first client.
 fn install(provider: &SdkMeterProvider) -> Result<(), Box<dyn std::error::Error>> {
     let recorder = OpenTelemetryRecorder::new(OpenTelemetryMetrics::new(provider.meter("leasehold")));
-    // The default buckets of OpenTelemetry are for milliseconds.
+    // OpenTelemetry's default buckets assume milliseconds.
     recorder.set_histogram_bounds(HISTOGRAMS.into_iter(), &BUCKETS_SECONDS);
     Ok(metrics::set_global_recorder(recorder)?)
 }
@@ -41,7 +41,7 @@ async fn client() -> Result<Client, ConnectError> {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // The reader has its own thread, and exports every minute and at the shutdown.
+    // The reader exports on its own thread, every minute and at shutdown.
     let provider = SdkMeterProvider::builder().with_periodic_exporter(MetricExporter::default()).build();
     install(&provider)?;
 

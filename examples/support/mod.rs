@@ -1,16 +1,16 @@
-//! The shared code of the examples: clients, and output with times.
+//! Shared code of the examples: clients, and output with timestamps.
 
-#![expect(clippy::mod_module_files, reason = "cargo takes every file in examples/ for an example")]
+#![expect(clippy::mod_module_files, reason = "cargo treats every file in examples/ as an example")]
 
 use leasehold::embedded::EmbeddedServer;
 use leasehold::{Client, ClientBuilder, ConnectError};
 use std::fmt::Display;
 use std::time::Instant;
 
-/// The server or engine of a story, and its clock.
+/// The server or engine of an example, and its clock.
 pub(crate) struct Stage {
     pub(crate) place: Place,
-    /// The prefix of all keys of the story.
+    /// The prefix of all keys of the example.
     pub(crate) prefix: String,
     opened: Instant,
 }
@@ -30,23 +30,23 @@ impl Stage {
         };
         println!("{title}");
         match &place {
-            // A URL may carry a password.
+            // Do not print the URL, which may contain a password.
             Place::Server(_) => println!("The locks are on the server that LEASEHOLD_URL names."),
             Place::Process(_) => {
                 println!("The locks are on an engine inside this process; LEASEHOLD_URL=redis://… names a server.");
             }
         }
         println!();
-        // Separates concurrent runs on one server, and other locks.
+        // A unique prefix separates concurrent runs and other locks on one server.
         Self { place, prefix: format!("leasehold-example:{}:", std::process::id()), opened: Instant::now() }
     }
 
-    /// Returns the common settings of all clients of the story.
+    /// Returns the common settings of all clients.
     pub(crate) fn builder(&self) -> ClientBuilder {
         Client::builder().prefix(self.prefix.as_str())
     }
 
-    /// Creates a client of the place.
+    /// Creates a client of the server or engine.
     pub(crate) async fn client(&self, builder: ClientBuilder) -> Result<Client, ConnectError> {
         match &self.place {
             Place::Server(url) => builder.connect(url).await,

@@ -1,7 +1,5 @@
-//! The shop's data: lists on the server of the locks, or on the in-process engine.
-//!
-//! It is deliberately simple. A sale reads the stock and appends an entry with separate commands. Only the lock around the commands makes a sale
-//! atomic.
+//! The shop's data: lists on the server of the locks, or on the in-process engine. The store is deliberately simple. A
+//! sale reads the stock and appends an entry with separate commands. Only the lock makes the sale atomic.
 
 use super::support::{Place, Stage};
 use leasehold::Client;
@@ -9,7 +7,7 @@ use leasehold::embedded::EmbeddedServer;
 use leasehold::raw::RawConnection;
 use std::sync::Arc;
 
-/// Lists of texts that all clients share.
+/// Lists of strings that all clients share.
 #[derive(Clone)]
 pub(crate) enum Store {
     /// A connection for plain commands. An application uses a separate client for its data.
@@ -21,7 +19,7 @@ pub(crate) enum Store {
 pub(crate) type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 impl Store {
-    /// Opens the store at the place of the story.
+    /// Opens the store on the server or engine of the example.
     pub(crate) async fn open(stage: &Stage) -> Result<Self, Failed> {
         match &stage.place {
             Place::Server(url) => Self::connect(url).await,

@@ -1,5 +1,5 @@
-//! The load test: two processes, two thousand orders by two hundred connections for a hundred units; one process is killed when half of the
-//! units are sold.
+//! The load test: two hundred connections send two thousand orders for a hundred units to two processes. The test kills
+//! one process when half of the units are sold.
 
 mod buyer;
 mod shops;
@@ -16,14 +16,14 @@ use tokio::sync::Notify;
 const ITEM: i64 = 1;
 const PROCESSES: usize = 2;
 
-/// What is asked of the shop. Each can be set by a variable of the environment.
+/// The load. An environment variable sets each value.
 struct Load {
     orders: usize,
     connections: usize,
     units: i64,
 }
 
-/// What became of it.
+/// The results of the load.
 #[derive(Debug, Default)]
 struct Told {
     sold: i64,
@@ -33,16 +33,16 @@ struct Told {
     slowest: Duration,
 }
 
-/// Orders that are handed out, and answers that said "sold".
+/// The number of started orders, and of responses with "sold".
 #[derive(Default)]
 struct Counter {
     given: AtomicUsize,
     sold: AtomicUsize,
-    /// Half of the units are sold, or a buyer has come to the end of its orders.
+    /// Notified when half of the units are sold, or a buyer finds no more orders.
     half: Notify,
 }
 
-/// Runs the load, prints what came of it, and fails unless every unit was sold once.
+/// Runs the load, and prints the results. Fails unless every unit was sold once.
 pub async fn run() -> Result<(), Failed> {
     let load = Load {
         orders: number("ORDERS", 2_000)?,
@@ -84,7 +84,7 @@ pub async fn run() -> Result<(), Failed> {
     if exact { Ok(()) } else { Err("the sale is not exact".into()) }
 }
 
-/// Sends all orders, and kills the first process in the middle of the sale.
+/// Sends all orders, and kills the first process during the sale.
 async fn sell(load: &Load, processes: &mut [Process]) -> Result<Told, Failed> {
     let addresses: Vec<_> = processes.iter().map(|process| process.address.clone()).collect();
     let counter = Arc::new(Counter::default());
@@ -107,7 +107,7 @@ async fn sell(load: &Load, processes: &mut [Process]) -> Result<Told, Failed> {
     Ok(all)
 }
 
-/// One connection: takes the next order until there is none.
+/// Runs one connection, which sends orders until none is left.
 async fn buy(mut buyer: Buyer, counter: Arc<Counter>, orders: usize, half: usize) -> Told {
     let mut told = Told::default();
     loop {
@@ -134,15 +134,15 @@ async fn buy(mut buyer: Buyer, counter: Arc<Counter>, orders: usize, half: usize
 fn number<T: std::str::FromStr>(name: &str, default: T) -> Result<T, Failed> {
     match variable(name) {
         None => Ok(default),
-        Some(value) => value.parse().map_err(|_| format!("{name} is no number: {value}").into()),
+        Some(value) => value.parse().map_err(|_| format!("{name} is not a number: {value}").into()),
     }
 }
 
-/// Removes the files of a database that was made for this run.
+/// Removes the files of a temporary database.
 fn remove(database: &str) {
     let file = database.trim_start_matches("sqlite://").split('?').next().unwrap_or_default();
     for ending in ["", "-wal", "-shm"] {
-        // A file that stays lies in the directory for temporary files.
+        // A remaining file is in the directory for temporary files.
         let _ = std::fs::remove_file(format!("{file}{ending}"));
     }
 }

@@ -1,7 +1,7 @@
 //! A shop with few units and many buyers: axum, sqlx, and a fair lock of leasehold with fencing tokens.
 //!
-//! `axum-inventory serve` is the service; README.md has its variables. `axum-inventory load` starts two of them, sells a hundred units to two
-//! thousand orders, kills one of the two half-way, and checks what was sold.
+//! `axum-inventory serve` is the service; README.md lists its variables. `axum-inventory load` starts two services, and
+//! sells a hundred units to two thousand orders. It kills one service half-way, and checks the sales.
 
 mod load;
 mod sale;
@@ -10,7 +10,7 @@ mod store;
 
 use std::process::ExitCode;
 
-/// Whatever ends the program.
+/// Any error that ends the program.
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 #[tokio::main]
@@ -22,7 +22,7 @@ async fn main() -> ExitCode {
     let ended = match std::env::args().nth(1).as_deref() {
         Some("serve") => serve::run().await,
         Some("load") => load::run().await,
-        _ => Err("say `serve` or `load`; README.md tells what they do".into()),
+        _ => Err("usage: axum-inventory serve|load; see README.md".into()),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -33,7 +33,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// A variable of the environment that is set and not empty.
+/// Returns the value of an environment variable that is set and not empty.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }

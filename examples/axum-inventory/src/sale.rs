@@ -1,4 +1,4 @@
-//! One order: the lock, what is read and written under it, and the answer.
+//! One order: its lock, the reads and writes under the lock, and the response.
 
 use crate::store::{Fence, Found, Store, Written};
 use axum::http::StatusCode;
@@ -6,10 +6,10 @@ use leasehold::{Client, Error, WithError};
 use std::fmt;
 use std::time::Duration;
 
-/// How long an order waits for its turn.
+/// Maximum time that an order waits for the lock.
 const WAIT: Duration = Duration::from_secs(20);
 
-/// How long the payment takes. No database sees it, so no transaction can guard it.
+/// Duration of the payment. It happens outside the database, so no transaction can protect it.
 const PAYMENT: Duration = Duration::from_millis(2);
 
 /// The shop of one process.
@@ -17,29 +17,29 @@ const PAYMENT: Duration = Duration::from_millis(2);
 pub struct Shop {
     pub locks: Client,
     pub store: Store,
-    /// Without locks the shop oversells; the load test shows it.
+    /// `false` makes the shop oversell, as the load test shows.
     pub with_locks: bool,
 }
 
-/// The end of an order.
+/// The outcome of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sale {
     Sold,
     SoldOut,
 }
 
-/// Why an order came to no end.
+/// Why an order failed.
 #[derive(Debug)]
 pub enum Failure {
     NoSuchItem,
-    /// A later holder has the lock: this one was paused for longer than its lease, and has written nothing since.
+    /// A later holder has the lock. This process was paused beyond its lease, and its write was refused.
     StaleToken,
     Lock(Error),
     Store(sqlx::Error),
 }
 
 impl Failure {
-    /// The status of the answer. A caller repeats an order that was answered with 423 or 503.
+    /// Returns the status of the response. Callers retry after 423 and 503.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::NoSuchItem => StatusCode::NOT_FOUND,
@@ -53,7 +53,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSuchItem => f.write_str("there is no such item"),
+            Self::NoSuchItem => f.write_str("the item does not exist"),
             Self::StaleToken => f.write_str("a later holder of the lock has written; nothing was changed"),
             Self::Lock(error) => error.fmt(f),
             Self::Store(error) => error.fmt(f),
@@ -68,7 +68,7 @@ impl From<sqlx::Error> for Failure {
 }
 
 impl Shop {
-    /// Serves an order in its turn: in the order of arrival, over all processes.
+    /// Serves an order, in the order of arrival over all processes.
     pub async fn order(&self, item: i64, order: &str) -> Result<Sale, Failure> {
         if !self.with_locks {
             return self.order_under(item, order, None).await;
@@ -80,13 +80,13 @@ impl Shop {
         });
         match served.await {
             Ok(sale) => sale,
-            // The sale stands: the database has admitted its token, and every later holder comes after it.
+            // The sale is valid: the database has admitted its token before every later holder's token.
             Err(WithError::NotReleased { value, .. }) => value,
             Err(error) => Err(Failure::Lock(error.into())),
         }
     }
 
-    /// Reads, takes the payment, and writes. The store admits the token at the read and at the write.
+    /// Reads, charges the payment, and writes. The store checks the token at the read and at the write.
     async fn order_under(&self, item: i64, order: &str, fence: Option<&Fence>) -> Result<Sale, Failure> {
         let left = match self.store.find(item, order, fence).await? {
             Found::Ordered => return Ok(Sale::Sold),

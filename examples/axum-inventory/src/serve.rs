@@ -1,4 +1,4 @@
-//! The service: routes, metrics, and an end that leaves no lock behind.
+//! The service: routes, metrics, and a shutdown that releases all locks.
 
 use crate::sale::{Sale, Shop};
 use crate::store::Store;
@@ -15,15 +15,15 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The lease of a lock. A process that dies holds the others up for so long; one that lives renews it.
+/// The lease of a lock: how long a dead process blocks other processes. A live process renews its leases.
 const LEASE: Duration = Duration::from_secs(3);
 
-/// The database of a shop that was told of none.
+/// The default database.
 pub const SQLITE: &str = "sqlite://inventory.db?mode=rwc";
 
 /// Serves until SIGTERM or SIGINT.
 pub async fn run() -> Result<(), Failed> {
-    // The recorder comes before the first client, which makes its series.
+    // Install the recorder before the first client, which registers its series.
     let metrics = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &BUCKETS_SECONDS)?
         .install_recorder()?;
@@ -48,12 +48,12 @@ pub async fn run() -> Result<(), Failed> {
         }
     };
     axum::serve(listener, routes).with_graceful_shutdown(ended).await?;
-    // Every order has its answer; nothing holds a lock any more.
+    // All responses are sent, so no order holds a lock.
     locks.shutdown(Duration::from_secs(5)).await?;
     Ok(())
 }
 
-/// Requests are less patient than jobs.
+/// Requests need shorter timeouts than jobs.
 fn settings() -> leasehold::ClientBuilder {
     Client::builder()
         .lease(LEASE)
@@ -62,7 +62,7 @@ fn settings() -> leasehold::ClientBuilder {
         .announce("axum-inventory")
 }
 
-/// The answer to an order.
+/// Responds to an order.
 #[derive(Serialize)]
 struct Answer {
     order: String,

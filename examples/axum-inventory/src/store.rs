@@ -1,4 +1,4 @@
-//! The database: PostgreSQL or SQLite, which take the same statements.
+//! The database: PostgreSQL or SQLite, with statements that run on both.
 
 use crate::Failed;
 use leasehold::fence::sql;
@@ -6,10 +6,10 @@ use sqlx::any::AnyPoolOptions;
 use sqlx::{Any, AnyPool, Transaction};
 use std::time::Duration;
 
-/// The units that are left.
+/// The units left of each item.
 const ITEMS: &str = "CREATE TABLE IF NOT EXISTS item (id BIGINT PRIMARY KEY, units BIGINT NOT NULL)";
 
-/// One row for each unit that was sold. An order that is sent again finds its row.
+/// One row for each sold unit. A retried order finds its row.
 const PURCHASES: &str =
     "CREATE TABLE IF NOT EXISTS purchase (order_id TEXT PRIMARY KEY, item BIGINT NOT NULL, token BIGINT NOT NULL)";
 
@@ -17,41 +17,41 @@ const PURCHASES: &str =
 #[derive(Clone)]
 pub struct Store(AnyPool);
 
-/// What a holder of an item's lock shows to the database.
+/// The fencing token of the holder of an item's lock, for the database.
 pub struct Fence {
     pub token: i64,
     pub holder: String,
 }
 
-/// The state of an item, as an order finds it.
+/// The state of an item for an order.
 pub enum Found {
-    /// The order has been served before.
+    /// An earlier attempt has served the order.
     Ordered,
-    /// So many units are left.
+    /// The number of units left.
     Left(i64),
-    /// A later holder of the lock has been here.
+    /// A later holder of the lock has registered its token.
     StaleToken,
-    /// There is no such item.
+    /// The item does not exist.
     Nothing,
 }
 
-/// The end of a sale.
+/// The outcome of a sale.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Written {
-    /// The unit is the order's.
+    /// The order has bought the unit.
     Sold,
-    /// A later holder of the lock has been here.
+    /// A later holder of the lock has registered its token.
     StaleToken,
 }
 
 impl Store {
-    /// Connects, and makes the tables if they are not there.
+    /// Connects, and creates missing tables.
     pub async fn open(url: &str) -> Result<Self, Failed> {
         sqlx::any::install_default_drivers();
         let pool =
             AnyPoolOptions::new().max_connections(8).acquire_timeout(Duration::from_secs(10)).connect(url).await?;
         if url.starts_with("sqlite:") {
-            // Readers and one writer at a time, over processes.
+            // WAL allows concurrent readers beside one writer, across processes.
             sqlx::query("PRAGMA journal_mode = WAL").execute(&pool).await?;
         }
         for table in [sql::CREATE_TABLE, ITEMS, PURCHASES] {
@@ -60,26 +60,26 @@ impl Store {
         Ok(Self(pool))
     }
 
-    /// Puts units of an item into a shop that has none of it yet.
+    /// Adds an item with its units, unless the item exists.
     pub async fn stock(&self, item: i64, units: i64) -> Result<(), sqlx::Error> {
         let insert = "INSERT INTO item (id, units) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING";
         sqlx::query(insert).bind(item).bind(units).execute(&self.0).await?;
         Ok(())
     }
 
-    /// Empties the shop, and puts units of one item into it.
+    /// Empties the shop, and adds one item with its units.
     pub async fn restock(&self, item: i64, units: i64) -> Result<(), sqlx::Error> {
         let mut change = self.0.begin().await?;
         sqlx::query("DELETE FROM purchase").execute(&mut *change).await?;
         sqlx::query("DELETE FROM item").execute(&mut *change).await?;
-        // The tokens of another server of locks may be greater.
+        // Another lock server may have issued greater tokens.
         sqlx::query("DELETE FROM leasehold_fence").execute(&mut *change).await?;
         let insert = sqlx::query("INSERT INTO item (id, units) VALUES ($1, $2)");
         insert.bind(item).bind(units).execute(&mut *change).await?;
         change.commit().await
     }
 
-    /// Reads an item under a lock. The token is admitted at this first read, so that no older holder writes after it.
+    /// Reads an item under a lock. This first read registers the token, which prevents later writes by older holders.
     pub async fn find(&self, item: i64, order: &str, fence: Option<&Fence>) -> Result<Found, sqlx::Error> {
         let mut change = self.0.begin().await?;
         let admitted = admit(&mut change, item, fence).await?;
@@ -96,7 +96,8 @@ impl Store {
         Ok(found)
     }
 
-    /// Writes a sale under the same lock. `left` is what [`Store::find`] told, less one: only the lock keeps this from undoing another sale.
+    /// Writes a sale under the lock. `left` is the result of [`Store::find`] minus one, so only the lock prevents a
+    /// lost update.
     pub async fn sell(&self, item: i64, order: &str, left: i64, fence: Option<&Fence>) -> Result<Written, sqlx::Error> {
         let mut change = self.0.begin().await?;
         if !admit(&mut change, item, fence).await? {
@@ -111,7 +112,7 @@ impl Store {
         Ok(Written::Sold)
     }
 
-    /// The units that are left, and how many were sold.
+    /// Returns the numbers of remaining and sold units.
     pub async fn count(&self, item: i64) -> Result<(i64, i64), sqlx::Error> {
         let left = sqlx::query_scalar("SELECT units FROM item WHERE id = $1").bind(item).fetch_one(&self.0).await?;
         let sold = sqlx::query_scalar("SELECT COUNT(*) FROM purchase WHERE item = $1").bind(item);
@@ -119,8 +120,8 @@ impl Store {
     }
 }
 
-/// Shows the token to the database, which refuses that of an older holder from then on. It is the first statement of a transaction, and keeps
-/// the row until its end. Without a lock there is nothing to show.
+/// Registers the token in the database, which then refuses older tokens. This first statement of a transaction locks
+/// the row until the end of the transaction. Without a lock there is no token.
 async fn admit(change: &mut Transaction<'_, Any>, item: i64, fence: Option<&Fence>) -> Result<bool, sqlx::Error> {
     let Some(Fence { token, holder }) = fence else { return Ok(true) };
     let shown = sqlx::query(sql::ADMIT).bind(format!("item:{item}")).bind(*token).bind(holder);

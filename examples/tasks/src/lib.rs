@@ -1,4 +1,4 @@
-//! A shop as a user of leasehold writes it: an axum handler under a lock, a kind of lock that a setting chooses, and a fencing token that the
+//! A shop that uses leasehold: an axum handler under a lock, a configurable kind of lock, and a fencing token that the
 //! database checks.
 
 use axum::Router;
@@ -14,22 +14,22 @@ use std::time::Duration;
 /// The state of a handler.
 #[derive(Clone)]
 pub struct Shop {
-    /// The client for the locks.
+    /// The client that acquires the locks.
     pub locks: Client,
-    /// The units that are left.
+    /// The database of the stock.
     pub stock: SqlitePool,
 }
 
 /// Why a request failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// Nothing is left.
+    /// The item is sold out.
     SoldOut,
-    /// Another holder came later, and the database has seen its token.
+    /// A later holder has registered its token in the database.
     StaleToken,
-    /// The lock.
+    /// An error from the lock.
     Lock(Error),
-    /// The database.
+    /// An error from the database.
     Store(sqlx::Error),
 }
 
@@ -46,7 +46,7 @@ impl From<sqlx::Error> for Failure {
 }
 
 impl Failure {
-    /// The answer to the request.
+    /// The response to the request.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::SoldOut => StatusCode::GONE,
@@ -66,7 +66,7 @@ async fn buy(State(shop): State<Shop>, Path(item): Path<i64>) -> Result<String, 
     sell(&shop, item).await.map(|left| left.to_string()).map_err(|failure| failure.status())
 }
 
-/// Sells a unit, and says how many are left.
+/// Sells a unit. Returns the number of units left.
 pub async fn sell(shop: &Shop, item: i64) -> Result<i64, Failure> {
     let lock = shop.locks.fenced_lock(format!("stock:{item}"));
     let guard = lock.acquire().wait(Duration::from_secs(10)).await?;
@@ -86,7 +86,7 @@ async fn take_one(stock: &SqlitePool, item: i64, guard: &Guard<Fenced>) -> Resul
     let left: i64 =
         sqlx::query_scalar("SELECT units FROM stock WHERE item = ?1").bind(item).fetch_one(&mut *change).await?;
     if left == 0 {
-        // The registration of the token stays, because it is what keeps older holders from writing.
+        // Commit the registration of the token, which prevents writes by older holders.
         change.commit().await?;
         return Err(Failure::SoldOut);
     }
@@ -95,7 +95,7 @@ async fn take_one(stock: &SqlitePool, item: i64, guard: &Guard<Fenced>) -> Resul
     Ok(left - 1)
 }
 
-/// The same recipe on PostgreSQL.
+/// Admits a fencing token in a PostgreSQL database.
 pub async fn admit_on_postgres(pool: &PgPool, name: &str, guard: &Guard<Fenced>) -> Result<(), Failure> {
     let mut change = pool.begin().await?;
     let admit =
@@ -107,7 +107,7 @@ pub async fn admit_on_postgres(pool: &PgPool, name: &str, guard: &Guard<Fenced>)
     Ok(())
 }
 
-/// The kind of lock that a setting names.
+/// Returns the kind of lock that a setting names.
 pub fn lock_of(client: &Client, kind: &str, name: &str) -> Option<AnyLock> {
     Some(match kind {
         "reentrant" => client.lock(name).into(),

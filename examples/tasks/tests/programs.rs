@@ -1,4 +1,4 @@
-//! The programs of docs/tasks on a real server, which `LEASEHOLD_URL` names. Each runs on a key prefix of its own.
+//! The programs of docs/tasks on the server in `LEASEHOLD_URL`, each with its own key prefix.
 
 use leasehold::Client;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,21 +10,21 @@ fn url(world: &str) -> String {
     format!("{server}?prefix=tasks:{}:{world}:", std::process::id())
 }
 
-/// Starts a program. `world` separates the keys of the test from those of other tests.
+/// Starts a program. `world` separates the keys of this test from the keys of other tests.
 fn start(program: &str, world: &str, arguments: &[&str]) -> Child {
     let mut command = Command::new(program);
     command.args(arguments).env("LEASEHOLD_URL", url(world)).env("ADDRESS", "127.0.0.1:0");
     command.stdout(Stdio::piped()).spawn().expect("the program starts")
 }
 
-/// The lines of a program that ends by itself.
+/// Runs a program to its end, and returns its lines.
 fn lines(program: &str, world: &str, arguments: &[&str]) -> Vec<String> {
     let output = start(program, world, arguments).wait_with_output().expect("the program ends");
     assert!(output.status.success(), "{program}: {:?}", output.status);
     String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
 }
 
-/// The next line of a program that goes on.
+/// Returns the next line of a running program.
 fn next_line(reader: &mut impl BufRead) -> String {
     let mut line = String::new();
     reader.read_line(&mut line).expect("the program prints a line");

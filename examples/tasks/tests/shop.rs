@@ -1,4 +1,4 @@
-//! The shop on a real server, which `LEASEHOLD_URL` names.
+//! The shop on the server in `LEASEHOLD_URL`.
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
@@ -14,7 +14,7 @@ async fn client() -> Client {
 }
 
 async fn shop(units: i64) -> Shop {
-    // One connection, because each has a memory of its own.
+    // Use one connection, because each connection has its own in-memory database.
     let stock = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await.expect("a database");
     for statement in
         [leasehold::fence::sql::CREATE_TABLE, "CREATE TABLE stock (item INTEGER PRIMARY KEY, units INTEGER)"]

@@ -1,4 +1,4 @@
-//! A buyer: one connection, which sends one order after the other and repeats what got no answer.
+//! A buyer: one connection, which sends orders in sequence and retries orders without a response.
 
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Bytes;
@@ -8,27 +8,27 @@ use hyper_util::rt::TokioIo;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// The most times that an order is sent.
+/// Maximum number of attempts for an order.
 const TRIES: usize = 50;
 
-/// The pause before an order is sent again.
+/// The pause before a retry.
 const PAUSE: Duration = Duration::from_millis(50);
 
 type Connection = SendRequest<Empty<Bytes>>;
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
-/// A buyer with its addresses of the shop, the preferred one first.
+/// A buyer, with the addresses of the shop in order of preference.
 pub struct Buyer {
     addresses: Vec<String>,
     connection: Option<Connection>,
 }
 
-/// The end of an order, as its buyer sees it.
+/// The outcome of an order for its buyer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     Sold,
     SoldOut,
-    /// It was never answered.
+    /// No attempt received a response.
     Unanswered,
 }
 
@@ -39,7 +39,7 @@ impl Buyer {
         Self { addresses, connection: None }
     }
 
-    /// Sends an order until it has an answer, and tells how often.
+    /// Sends an order until it receives a response. Also returns the number of attempts.
     pub async fn order(&mut self, item: i64, order: usize) -> (Seen, usize) {
         for tries in 1..=TRIES {
             match self.send(item, order).await {
@@ -47,7 +47,7 @@ impl Buyer {
                 Ok(StatusCode::GONE) => return (Seen::SoldOut, tries),
                 Ok(_) => {}
                 Err(_) => {
-                    // The process has gone, and perhaps with the answer: the order is sent to the next one.
+                    // The process died, perhaps before its response. Retry with the next process.
                     self.connection = None;
                     self.addresses.rotate_left(1);
                 }

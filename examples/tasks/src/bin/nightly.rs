@@ -1,4 +1,4 @@
-//! docs/tasks/nightly-job.md: a job that each server starts, and that one server runs.
+//! docs/tasks/nightly-job.md: a job that each server starts and one server runs.
 
 use leasehold::Client;
 use leasehold::once::{Occurrence, Period};
