@@ -1,4 +1,4 @@
-//! The rules for every state of a small world, and for its end.
+//! The invariants of every state of a small world, and of its final states.
 
 use super::client::{Belief, Seen, identity, lock};
 use super::members::Local;
@@ -9,15 +9,15 @@ use leasehold_core::command::Kind;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// By then whatever ends by itself has ended.
+/// By this time, every lease and every record has expired.
 const LATER: Duration = Duration::from_secs(3_600);
 
 impl World {
-    /// The rules for every state.
+    /// Checks the invariants of every state.
     ///
     /// # Errors
     ///
-    /// The rule that is broken.
+    /// The broken invariant.
     pub(crate) fn check(&mut self, state: &State) -> Result<(), String> {
         for (client, seen) in self.living(state) {
             if let Some(wrong) = &seen.wrong {
@@ -32,7 +32,7 @@ impl World {
         Ok(())
     }
 
-    /// Wants no client to believe that it holds what another believes to hold, so far as the kind excludes it.
+    /// Checks that two clients never believe in holds that exclude each other.
     fn check_exclusion<'a>(&'a self, state: &'a State) -> Result<(), String> {
         let believers = || {
             let beliefs =
@@ -58,8 +58,8 @@ impl World {
         Ok(())
     }
 
-    /// Wants the server to have of every hold what its guards stand for, where nothing is about to change that; and nothing of those
-    /// that are over.
+    /// Checks that the server's holds match the guards, unless a pending message changes them. The server must have no
+    /// ended hold.
     fn check_counts(&mut self, state: &State) -> Result<(), String> {
         if self.options.subject == Subject::Permits {
             return Ok(());
@@ -106,7 +106,7 @@ impl World {
         Ok(())
     }
 
-    /// Wants the permits to add up.
+    /// Checks that available and held permits add up to the capacity.
     fn check_capacity(&self, state: &State) -> Result<(), String> {
         let data = self.server.data(state.server);
         let counter = data.key(lock().key()).and_then(|key| key.parts.first().cloned()).unwrap_or_default();
@@ -118,11 +118,11 @@ impl World {
         Err(format!("{available} permits are available, {held} are held, and there are {CAPACITY}"))
     }
 
-    /// The rules for the end, when nothing can happen any more.
+    /// Checks the invariants of a final state.
     ///
     /// # Errors
     ///
-    /// The rule that is broken.
+    /// The broken invariant.
     pub(crate) fn check_end(&self, state: &State) -> Result<(), String> {
         if self.living(state).any(|(_, seen)| !seen.is_done) {
             return Err(format!("somebody waits for ever: {}", self.unfinished(state)));
@@ -136,7 +136,7 @@ impl World {
             }
         }
         let data = self.server.data(state.server);
-        // The rest of clients that crash goes by itself; others leave nothing but short memories of what was done.
+        // The data of crashed clients expires. Live clients leave only short-lived records.
         let crashed = (0..self.classes.len()).any(|client| self.face(state, client).member.local == Local::Crashed);
         let later = if crashed { LATER } else { Duration::ZERO };
         for key in data.keys(later) {
@@ -145,7 +145,7 @@ impl World {
             if counter || memory {
                 continue;
             }
-            // Those that have expired are taken back by the next client.
+            // The next client returns expired permits.
             let deadlines = self.options.subject == Subject::Permits && key.name == lock().suffixed("timeout");
             if deadlines && !data.has_permits(later) {
                 continue;
@@ -155,7 +155,7 @@ impl World {
         Ok(())
     }
 
-    /// The client that has not come to the end of its script.
+    /// Returns a client that has not completed its script.
     pub(crate) fn unfinished(&self, state: &State) -> String {
         let waits = self.living(state).filter(|(_, seen)| !seen.is_done);
         let shown = waits.map(|(client, seen)| format!("client {client} at operation {}", seen.next));

@@ -1,4 +1,4 @@
-//! Something that can happen next in a small world.
+//! An event that can happen next in a small world.
 
 use super::client::{Request, Wire, text_of};
 use super::members::Back;
@@ -7,7 +7,7 @@ use super::server::Order;
 use super::state::State;
 use super::world::World;
 
-/// Something that can happen next.
+/// An event that can happen next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// A client begins its next operation.
@@ -18,27 +18,26 @@ pub(crate) enum Choice {
     Answer(usize, Wire),
     /// A notice reaches its client.
     Notice(usize),
-    /// A client's timers run, which are due.
+    /// The due timers of a client run.
     Tick(usize),
-    /// A future that was woken is polled.
+    /// The client polls a woken future.
     Poll(usize),
-    /// The first request that is still on the way by a connection that is lost reaches the server.
+    /// The first request in transit on a lost connection reaches the server.
     Late(usize, Wire),
-    /// The connection for calls is lost, with its replies and all but the first requests, of which there are so many.
+    /// The connection for calls is lost, with its replies. This number of first requests still arrives.
     Lose(usize, u8),
-    /// A process ends at once. So many of the first requests on its connection for calls still arrive.
+    /// A process crashes. This number of first requests on its connection for calls still arrives.
     Crash(usize, u8),
-    /// A process has ended: nothing more is heard of it.
+    /// A crashed process disappears: none of its messages arrives afterwards.
     Vanish(usize),
-    /// Time passes although those with these numbers have something to do: their processes stop, or what is on the way to and from
-    /// them does not get on.
+    /// Time passes while these clients are held up: their processes pause, or their messages are delayed.
     HoldUp(u8),
-    /// Nothing else can happen: time passes to the next timer of any client after which something can.
+    /// No other event is possible: time passes to the next timer that makes an event possible.
     Rest,
 }
 
 impl Choice {
-    /// Whom it is a step of.
+    /// Returns the client of the event.
     pub(crate) fn of(self) -> Option<usize> {
         match self {
             Self::Begin(of)
@@ -55,7 +54,7 @@ impl Choice {
         }
     }
 
-    /// Whether it does something to a client, and to no other.
+    /// Returns whether the event affects exactly one client.
     pub(crate) fn concerns(self, client: usize) -> bool {
         match self {
             Self::Begin(of) | Self::Answer(of, _) | Self::Notice(of) | Self::Tick(of) | Self::Poll(of) => of == client,
@@ -63,7 +62,7 @@ impl Choice {
         }
     }
 
-    /// The same, where each client has the number that it gets by this order.
+    /// Renumbers the clients by a permutation.
     pub(crate) fn by(self, order: &Order) -> Self {
         let own = |moved: usize| order.iter().position(|to| usize::from(*to) == moved).unwrap_or(moved);
         match self {
@@ -82,7 +81,7 @@ impl Choice {
         }
     }
 
-    /// The name of a choice, for people.
+    /// Formats a choice for output.
     pub(crate) fn tell(self, world: &World, state: &State) -> String {
         let request = |number: u32| match &**world.requests.get(number) {
             Request::Call { call, .. } => {
@@ -128,12 +127,12 @@ impl Choice {
     }
 }
 
-/// The clients that have something to do, as a set.
+/// Returns the set of clients with a possible event.
 pub(crate) fn pending<'a>(choices: impl IntoIterator<Item = &'a Choice>) -> u8 {
     choices.into_iter().filter_map(|choice| choice.of()).fold(0, |all, client| all | 1 << client)
 }
 
-/// The clients of a set.
+/// Returns the clients of a set.
 pub(crate) fn members_of(set: u8) -> impl Iterator<Item = usize> {
     (0..CLIENTS).filter(move |client| set & 1 << client != 0)
 }

@@ -8,7 +8,7 @@ use super::world::World;
 use std::rc::Rc;
 
 impl World {
-    /// The choices for the next event. Nothing, where the world is at its end.
+    /// Returns the choices for the next event. Empty in a final state.
     pub(crate) fn choices(&mut self, state: &State) -> Vec<Choice> {
         let mut choices = self.usual_choices(state);
         if self.options.reduced
@@ -32,21 +32,21 @@ impl World {
         choices
     }
 
-    /// How a client can crash.
+    /// Returns the possible crashes of a client.
     fn crashes(&self, state: &State, client: usize, usual: &[Choice]) -> Vec<Choice> {
         if self.options.reduced {
             let is_left_out =
                 |choice: &&Choice| matches!(choice, Choice::Serve(of, _) | Choice::Late(of, _) if *of == client);
             let (own, others): (Vec<_>, Vec<_>) = usual.iter().partition(|choice| choice.of() == Some(client));
             let held_up = pending(others) & !state.late;
-            // The crash itself is one.
+            // The crash itself is a disturbance.
             let comes = own.iter().all(is_left_out) && held_up.count_ones() < u32::from(state.disturbances);
             return if comes { vec![Choice::Vanish(client)] } else { Vec::new() };
         }
         (0..=self.face(state, client).calls).map(|kept| Choice::Crash(client, kept)).collect()
     }
 
-    /// Choices that are enough, because the others can as well come after them. See the module of the search for why.
+    /// Returns a sufficient subset of the choices. The other choices can follow later, as the module `search` explains.
     fn enough(&mut self, state: &State, choices: &[Choice]) -> Option<Vec<Choice>> {
         if state.disturbances > 0 {
             return None;
@@ -70,7 +70,7 @@ impl World {
         })
     }
 
-    /// Whether a client believes after a step that concerns it alone what it believed before.
+    /// Returns whether a local step leaves the client's beliefs unchanged.
     fn keeps_beliefs(&mut self, state: &State, client: usize, choice: Choice) -> bool {
         let mut after = *state;
         self.own_step(&mut after, client, choice);
@@ -79,7 +79,7 @@ impl World {
         before.iter().all(|belief| after.contains(belief))
     }
 
-    /// The events that are possible without a fault and without time passing.
+    /// Returns the events that are possible without a fault and at the current instant.
     pub(crate) fn usual_choices(&self, state: &State) -> Vec<Choice> {
         let mut choices = Vec::new();
         for client in 0..self.classes.len() {
@@ -115,7 +115,7 @@ impl World {
     }
 }
 
-/// How a client can lose its connection for calls.
+/// Returns the possible losses of a client's connection for calls.
 fn losses(client: usize, face: &Face) -> Vec<Choice> {
     let lane = &face.member.lanes[Wire::Calls as usize];
     if face.seen.is_none() || (lane.requests.is_empty() && lane.replies.is_empty()) {

@@ -1,4 +1,4 @@
-//! One client of a small world: a real session, and the future of the operation that its script has come to.
+//! One client of a small world: a real session, and the futures of its script's current operations.
 
 use super::names::HOLDS;
 use super::script::{Operation, Subject};
@@ -25,18 +25,18 @@ use std::task::{Poll, Wake, Waker};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// The lease of every hold. The instants of renewals are multiples of its 192nd part, which is a millisecond: what a session does
-/// then depends on nothing of the clock but its place within the millisecond.
+/// The lease of every hold. Renewals happen at multiples of 1/192 of the lease, which is a millisecond. So a session
+/// depends on the clock only by the fraction of the millisecond.
 pub(crate) const LEASE: Duration = Duration::from_millis(192);
 
-/// When a small world begins. It is far enough from the clock's zero that nothing is reckoned to be before that.
+/// The start of a small world. It is late enough to prevent instants before the clock's zero.
 pub(crate) const START: Instant = Instant::from_nanos(1_000_000_000_000);
 
 const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// `window` is how long a client may be silent before its waiters lose their places; it says five times as often that it lives.
+/// `window` is the liveness timeout of a fair queue. Clients send five heartbeats in each window.
 fn settings(window: Duration, hand_over: Option<HandOver>) -> Settings {
     let fair = FairSettings {
         liveness_timeout: window,
@@ -57,27 +57,27 @@ fn settings(window: Duration, hand_over: Option<HandOver>) -> Settings {
     }
 }
 
-/// The one lock of every small world.
+/// The lock of every small world.
 pub(crate) fn lock() -> LockName {
     LockName::new("", "lock").expect("the name is valid")
 }
 
-/// The number of the identity that every client has for itself: what clients with the same script do is the same but for that. On the
-/// way to the server and back the client's own takes its place.
+/// The identity that every session uses, which lets clients with equal scripts share states. Messages to and from the
+/// server translate it to the client's identity.
 pub(crate) const ANYBODY: usize = 15;
 
-/// The identity of the client with a number.
+/// Returns the identity of a client.
 pub(crate) const fn identity(client: usize) -> ClientId {
     ClientId::new(Uuid::from_u128(0x6f0c_0000_0000_4000_8000_0000_0000_0000 | client as u128))
 }
 
-/// A connection of a client, on which things keep their order.
+/// A connection of a client, which keeps the order of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Wire {
     Calls,
     /// For the commands that kill other connections.
     Control,
-    /// For subscriptions. Notices have a way of their own.
+    /// For subscriptions. Notices travel separately.
     Notices,
 }
 
@@ -85,7 +85,7 @@ impl Wire {
     pub(crate) const ALL: [Self; 3] = [Self::Calls, Self::Control, Self::Notices];
 }
 
-/// Every step draws the same random numbers, so that a client is the same whatever it has drawn before.
+/// Every step draws equal random numbers, so a client's state is independent of earlier draws.
 const SEED: u64 = 1;
 
 /// The messages of a client.
@@ -96,7 +96,7 @@ pub(crate) enum Request {
         key: u32,
         call: Call,
     },
-    /// The question that is answered once all that was sent before it by the same connection has been.
+    /// A barrier: its reply follows the replies to all earlier requests of the connection.
     Barrier {
         key: u32,
     },
@@ -113,7 +113,7 @@ pub(crate) enum Request {
 pub(crate) enum Message {
     /// The lock is released.
     Released,
-    /// Another client wants the lock, which may linger.
+    /// Another client requests the lock, which may linger.
     Wanted,
 }
 
@@ -122,12 +122,12 @@ pub(crate) enum Message {
 pub(crate) enum Input {
     /// The next operation of the script begins.
     Begin,
-    /// A call was answered.
+    /// A reply arrived.
     Answer {
         key: u32,
         result: Rc<Result<Reply, ServerError>>,
     },
-    /// A settlement is done.
+    /// A settlement completed.
     Settled {
         key: u32,
     },
@@ -136,9 +136,9 @@ pub(crate) enum Input {
     Notice(Message),
     /// Time has passed.
     Tick,
-    /// A connection was lost, and the next one is there.
+    /// A connection was lost and replaced.
     Reset,
-    /// The future that was woken is polled.
+    /// The client polls a woken future.
     Poll,
 }
 
@@ -154,7 +154,7 @@ impl Wake for Flag {
 /// The work of a task.
 #[derive(Clone, Copy, Debug)]
 enum Work {
-    /// The acquire of the script with this number, counted from 0. Whether the script goes on meanwhile.
+    /// The script's acquire with this number, from 0. Whether the script continues during the acquire.
     Acquire { index: usize, kind: Kind, permits: u32, renewed: bool, beside: bool },
     /// Whether the guard was held when the release began.
     Release { held: bool },
@@ -169,7 +169,7 @@ struct Task {
     flag: Arc<Flag>,
 }
 
-/// A guard that the client has.
+/// A guard of the client.
 #[derive(Debug)]
 struct Guard {
     hold: HoldNumber,
@@ -189,60 +189,60 @@ pub(crate) struct Client {
     linger: Option<LingerTime>,
     /// The next operation.
     next: usize,
-    /// Those that are under way, in the order of the script.
+    /// The pending operations, in the order of the script.
     tasks: Vec<Task>,
-    /// By the acquires of the script that have begun.
+    /// The guards, by the number of their acquire in the script.
     guards: Vec<Option<Guard>>,
     /// The calls in flight.
     waiting: BTreeMap<u32, CallId>,
-    /// The settlements in flight, and whether each is answered by the connection for calls.
+    /// The settlements in flight, and whether the connection for calls replies to each.
     settling: BTreeMap<u32, (bool, CallId)>,
     wrong: Option<String>,
 }
 
-/// The part of a client that others can see.
+/// The externally visible part of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// It can begin its next operation.
+    /// Whether the client can begin its next operation.
     pub(crate) begins: bool,
-    /// The number of its next operation.
+    /// The number of the next operation.
     pub(crate) next: usize,
-    /// It acquires nothing, will not any more, and has no hold that lingers or may do so: notices are nothing to it.
+    /// Whether the client ignores notices: it has no pending or future acquire, and no lingering hold.
     pub(crate) is_deaf: bool,
-    /// Its script is over.
+    /// Whether the script has ended.
     pub(crate) is_done: bool,
-    /// A future of it was woken and has not been polled.
+    /// Whether a woken future has not been polled yet.
     pub(crate) is_woken: bool,
-    /// How long it takes until its timers run.
+    /// The time until the next timer.
     pub(crate) due: Option<Duration>,
     pub(crate) beliefs: Vec<Belief>,
-    /// It waits for no call and no settlement.
+    /// Whether no call and no settlement is pending.
     pub(crate) is_idle: bool,
-    /// It has something to clean up.
+    /// Whether a clean-up is pending.
     pub(crate) has_clean_up: bool,
-    /// It keeps a hold without a guard for a while.
+    /// Whether a hold lingers without a guard.
     pub(crate) lingers: bool,
-    /// The client delays its acquire, because other clients have a head start.
+    /// Whether the client delays its acquire, because other clients have a head start.
     pub(crate) gives_head_start: bool,
-    /// The rest of it, if it stopped here.
+    /// The remaining data, if the client stopped now.
     pub(crate) left: Option<ClientStats>,
-    /// The fault.
+    /// The detected fault.
     pub(crate) wrong: Option<String>,
 }
 
-/// A guard, seen from outside.
+/// The externally visible part of a guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Belief {
     pub(crate) kind: Kind,
     pub(crate) permits: u32,
     pub(crate) field: String,
-    /// For how long the guard still counts as held; `None` where its hold has ended.
+    /// The time for which the guard still counts as held. `None` after the end of its hold.
     pub(crate) left: Option<Duration>,
     pub(crate) hold: HoldNumber,
 }
 
 impl Belief {
-    /// Whether the client believes that it holds.
+    /// Returns whether the client believes that it holds the lock.
     pub(crate) fn holds(&self) -> bool {
         self.left.is_some_and(|left| !left.is_zero())
     }
@@ -272,7 +272,7 @@ impl Client {
         }
     }
 
-    /// Lets something happen to the client, and gives what it sends.
+    /// Applies an input, and returns the messages that the client sends.
     pub(crate) fn handle(
         &mut self,
         now: Instant,
@@ -321,14 +321,14 @@ impl Client {
         self.tasks.iter().any(Task::is_woken)
     }
 
-    /// Polls the first of the futures that were woken.
+    /// Polls the first woken future.
     fn poll_woken(&mut self, now: Instant, sent: &mut Vec<(Wire, Request)>) {
         if let Some(at) = self.tasks.iter().position(Task::is_woken) {
             self.poll(now, at, sent);
         }
     }
 
-    /// Whether the script can go on.
+    /// Returns whether the script can continue.
     fn begins(&self, script: &[Operation]) -> bool {
         let blocks = |task: &Task| match task.work {
             Work::Acquire { index, beside, .. } => !beside || script.get(self.next) == Some(&Operation::Release(index)),
@@ -337,7 +337,7 @@ impl Client {
         self.next < script.len() && !self.tasks.iter().any(blocks)
     }
 
-    /// The lowest number that no call and no settlement has of which an answer is awaited.
+    /// Returns the lowest number without a pending call or settlement.
     fn key(&self) -> u32 {
         let is_free = |key: &u32| !self.waiting.contains_key(key) && !self.settling.contains_key(key);
         (0..).find(is_free).expect("few answers are awaited")
@@ -367,7 +367,7 @@ impl Client {
         self.poll(now, self.tasks.len() - 1, sent);
     }
 
-    /// Takes what the session wants done, and wakes whom it wakes.
+    /// Executes the session's requests, and wakes its wakers.
     fn look_after(&mut self, now: Instant, sent: &mut Vec<(Wire, Request)>) {
         self.send_calls(sent);
         while let Some(action) = self.session.poll_action() {
@@ -387,7 +387,7 @@ impl Client {
             }
         }
         while let Some(event) = self.session.poll_event() {
-            // A grant that comes too late is given back, and its place with it. Before time passes there is no such thing.
+            // The client returns a late grant with its place. A grant can only be late after time has passed.
             if now == START && matches!(event, Event::QueuePositionLost { .. } | Event::UnpolledTurn { .. }) {
                 self.note(format!("{event:?}"));
             }
@@ -405,7 +405,7 @@ impl Client {
         }
     }
 
-    /// The connection for calls is lost: outcomes of pending calls are unknown, and a kill settles them.
+    /// Loses the connection for calls. Pending calls have unknown outcomes until a kill settles them.
     fn reset(&mut self, now: Instant, sent: &mut Vec<(Wire, Request)>) {
         let lost: Vec<u32> = self.waiting.keys().copied().collect();
         for key in lost {
@@ -419,7 +419,7 @@ impl Client {
         self.session.handle_event(now, LinkEvent::CallsReset);
     }
 
-    /// Polls the future of an operation, once.
+    /// Polls the future of an operation once.
     fn poll(&mut self, now: Instant, at: usize, sent: &mut Vec<(Wire, Request)>) {
         let task = &mut self.tasks[at];
         task.flag.0.store(false, Ordering::Relaxed);
@@ -454,7 +454,7 @@ impl Client {
         let Work::Acquire { index, kind, permits, renewed, .. } = work else { return };
         let granted = match outcome {
             Ok(Some(granted)) => Some(granted),
-            // The hold that it was to enter once more had been lost.
+            // The hold for the re-entry was lost.
             Err(AcquireError::Lost(_)) => None,
             other => {
                 self.note(format!("an acquire ended with {other:?}"));
@@ -480,7 +480,7 @@ impl Client {
         }
     }
 
-    /// The name of the hold in the calls of its kind.
+    /// Returns the name of a hold in the calls of its kind.
     fn field_of(&self, kind: Kind, cell: &HoldCell) -> String {
         let client = self.session.client();
         let name = lock();
@@ -498,12 +498,12 @@ impl Client {
         text_of(&call.args()[0])
     }
 
-    /// A hash of all of the client that has a bearing on what it does.
+    /// Returns a hash of all state that influences the client's further steps.
     pub(crate) fn hash(&self, now: Instant) -> u128 {
         sketch(&format!("{self:?}"), now)
     }
 
-    /// The part of the client that others can see.
+    /// Returns the externally visible part of the client.
     pub(crate) fn seen(&self, now: Instant, script: &[Operation]) -> Seen {
         let census = self.session.stats();
         let left = census != ClientStats::default() || self.session.has_clean_up();
@@ -536,12 +536,12 @@ impl Client {
     }
 }
 
-/// The channel on which a client hears of the one lock.
+/// Returns the channel on which a client receives notices of the lock.
 pub(crate) fn channel_of(kind: Kind, client: usize) -> Bytes {
     kind.protocol().keys(&lock(), &identity(client)).channel.expect("the kind has notices")
 }
 
-/// Bytes, for people.
+/// Formats bytes for output.
 pub(crate) fn text_of(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string()
 }

@@ -1,4 +1,4 @@
-//! The steps of each client in each of its states, carried out once and remembered. Clients with the same script share what is remembered.
+//! A cache of client steps: executes each step in each state once. Clients with equal scripts share the cache.
 
 use super::client::{Client, Input, Message, Request, START, Seen, Wire};
 use super::pool::{Pool, Quick};
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The inputs of a client, with numbers for what is long.
+/// The inputs of a client. Numbers replace long values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Told {
     Begin,
@@ -27,11 +27,11 @@ pub(crate) enum Told {
     Tick,
     Reset,
     Poll,
-    /// Nothing, for so many nanoseconds.
+    /// This number of nanoseconds passes.
     Pass(u64),
 }
 
-/// A state of a client: how it was reached first, and what can be seen of it.
+/// A state of a client: its first path, and its visible part.
 #[derive(Debug)]
 struct Node {
     from: Option<(u32, Told)>,
@@ -41,10 +41,10 @@ struct Node {
 /// The result of an input: the state after it, and the messages.
 pub(crate) type Turn = (u32, Rc<[(Wire, u32)]>);
 
-/// Replies, with their numbers.
+/// A reply, with its number.
 pub(crate) type Replies = Pool<Rc<Result<Reply, ServerError>>>;
 
-/// All states of the clients with one script that were met. The first has the number 0.
+/// All reached states of the clients with one script. The initial state has the number 0.
 #[derive(Debug)]
 pub(crate) struct Clients {
     subject: Subject,
@@ -54,7 +54,7 @@ pub(crate) struct Clients {
     nodes: Vec<Node>,
     by_hash: HashMap<u128, u32, Quick>,
     turns: HashMap<(u32, Told), Turn, Quick>,
-    /// The last state that was carried out, and the instant that it has come to.
+    /// The last executed state, and its instant.
     live: Option<(u32, Client, Instant)>,
 }
 
@@ -66,7 +66,7 @@ impl Clients {
         Self { subject, window, script, late_polls, nodes, by_hash, turns: HashMap::default(), live: None }
     }
 
-    /// How many states there are.
+    /// Returns the number of states.
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -79,7 +79,7 @@ impl Clients {
         &self.script
     }
 
-    /// Tells a client in a state something.
+    /// Applies an input to a client in a state.
     pub(crate) fn tell(&mut self, state: u32, told: Told, replies: &Replies, requests: &mut Pool<Request>) -> Turn {
         if let Some(known) = self.turns.get(&(state, told)) {
             return known.clone();
@@ -105,7 +105,7 @@ impl Clients {
         turn
     }
 
-    /// Wants a notice to be nothing to those who are said to be deaf.
+    /// Checks that a notice does not change a client that ignores notices.
     fn check_deaf(&self, client: &mut Client, now: Instant, hash: u128) {
         if client.seen(now, &self.script).is_deaf {
             for message in [Message::Released, Message::Wanted] {
@@ -134,7 +134,7 @@ impl Clients {
         client.handle(*now, &input, &self.script, self.late_polls)
     }
 
-    /// The client in a state, by what it was told on the way there, and the instant that it has come to.
+    /// Rebuilds the client in a state from the inputs of its path. Also returns its instant.
     fn bring_about(&mut self, state: u32, replies: &Replies) -> (Client, Instant) {
         if let Some((_, client, now)) = self.live.take().filter(|(live, ..)| *live == state) {
             return (client, now);

@@ -1,12 +1,13 @@
-//! Which states are known, by their hashes.
+//! The set of known states, stored as hashes.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// How many sets there are. They grow one by one, so that a large one is never in memory twice.
+/// Number of sets. Sets grow one at a time, so growth never doubles the total memory.
 const SETS: usize = 1 << 12;
 
-/// Hashes of the states that were met. Each counts by 76 bits: that two of 300 million have the same is one chance in a million.
+/// Hashes of reached states, with 76 bits each. A collision among 300 million states has a probability of one in a
+/// million.
 pub(crate) struct Known(Vec<HashSet<u64, BuildHasherDefault<AsItIs>>>);
 
 impl Known {
@@ -14,13 +15,13 @@ impl Known {
         Self((0..SETS).map(|_| HashSet::default()).collect())
     }
 
-    /// Notes a state, and says whether it was not known.
+    /// Inserts a state. Returns whether the state is new.
     pub(crate) fn insert(&mut self, hash: u128) -> bool {
         self.0[(hash >> 64) as usize % SETS].insert(hash as u64)
     }
 }
 
-/// The members of a set are hashes already.
+/// Passes hashes through, because the elements are hashes.
 #[derive(Default)]
 pub(crate) struct AsItIs(u64);
 

@@ -1,55 +1,58 @@
-//! Small worlds in which everything that can happen does: every order of every message, every crash, every end of a lease.
+//! Explores small worlds exhaustively: every order of messages, every crash, every end of a lease.
 //!
-//! A small world has up to three clients, each a real session with a short script of operations on one lock, and the real scripts of the
-//! server on the embedded engine. The next event is a `Choice`: a request reaches the server, a reply or a notice reaches its client, a
-//! client begins its next operation, a client's timers run; and, as often as the world's budgets allow, a client crashes, a client is held
-//! up while a lease ends, or a connection is lost with what is on it. [`explore`] follows every choice from every state, breadth first, so
-//! that what it finds is a shortest way to it.
+//! A small world has up to three clients and the real server scripts on the embedded engine. Each client is a real
+//! session with a short script of operations on one lock. The next event is a `Choice`: a request reaches the server, a
+//! reply or a notice reaches its client, a client begins its next operation, or a client's timers run. Within the
+//! world's fault budgets, a client crashes, a client is held up while a lease ends, or a connection is lost with its
+//! messages. [`explore`] follows every choice from every state, breadth first, so it reports a shortest path to a
+//! fault.
 //!
 //! # Time
 //!
-//! Time does not pass while a client that is not **held up** has something to do. A client that is held up stands for a process that stops,
-//! and for a connection that does not get on: messages to it and from it wait while time passes to the end of a lease, its own or another,
-//! and on to the next, until a message of its own gets on at last. Each who is held up is a disturbance, as is each who crashes. His timers
-//! may run on time meanwhile, or late. If no client has anything to do, time moves to the next timer of any.
+//! Time only passes while every client with a possible event is **held up**. A held-up client models a paused process
+//! or a slow connection: its messages wait while time passes to the end of one or more leases. Each held-up client and
+//! each crash is a disturbance. The timers of a held-up client may run on time or late. Without a possible event, time
+//! moves to the next timer of any client.
 //!
-//! # Why it ends
+//! # Why the search ends
 //!
-//! Scripts are short, faults have budgets, and who is held up is so until leases have ended. A world in which nothing can happen and no
-//! client waits for time to pass is at its end. If time has passed very often and no client has got on, one waits for ever.
+//! Scripts are short, faults have budgets, and a client is held up only until leases end. A state without events and
+//! timers is final. If time passes very often without progress, a client waits forever, which is a fault.
 //!
-//! # Why it is quick
+//! # Why the search is fast
 //!
-//! Clients and server only meet in messages, and each is deterministic: what a session does follows from its state, the present instant and
-//! what it is told, and what the server does from its data, the time and the call. So each step of each part is carried out once, on the
-//! real thing, and remembered (`clients`, `members`, `server`); a state of the world is a handful of numbers of states of its parts. A
-//! state is remembered by a hash.
+//! Clients and server interact only by messages, and each is deterministic. A session depends on its state, the current
+//! instant and its input; the server depends on its data, the time and the call. So the search executes each step of
+//! each part once, on the real code, and caches it (`clients`, `members`, `server`). A state of the world is a tuple of
+//! state numbers of its parts. The search stores a hash of each state.
 //!
-//! # What counts as the same
+//! # Which states are equal
 //!
-//! - **Of a client**, everything that has a bearing on what it does from here on; `sketch` says what that is, and why the rest has none.
-//!   Random numbers begin anew with every step, so that they are a matter of the rest.
-//! - **Of the server**, every key with its value and its end. Times are told from the present, in ends and within values.
-//! - **Of notices**, nothing where a client acquires nothing any more: that they are nothing to it is tried out in every such state.
-//! - **Of time**, nothing but the place of the present in its millisecond: neither scripts nor sessions know any other origin.
-//! - **Clients with one script** do the same but for their names. Each is the same session with a name of no client's, which is replaced on
-//!   the way to the server and back (`names`); and among states that are each other's but for an exchange of such clients, one stands for
-//!   all (`symmetry`). The server's state for another order of the clients is brought about by the same calls in the other names.
+//! - **A client's state** contains everything that influences its further steps; `sketch` defines it. Every step
+//!   restarts the random numbers, so they are not part of the state.
+//! - **The server's state** contains every key with its value and its expiry. Times in expiries and values are relative
+//!   to the current instant.
+//! - **Notices** to a client without further acquires are dropped. The search verifies in every such state that the
+//!   client ignores notices.
+//! - **Time** is only the fraction of the current millisecond, because scripts and sessions depend on no other origin.
+//! - **Clients with equal scripts** differ only in their names. All sessions use one neutral name, which messages to
+//!   and from the server translate (`names`). One representative stands for all states that differ only by a
+//!   permutation of such clients (`symmetry`). Equal calls with permuted names produce the server's permuted state.
 //!
-//! Nothing else is abstracted from.
+//! The search makes no other abstraction.
 //!
-//! # What is left out, and why that is sound
+//! # What the search omits, and why
 //!
-//! - If nothing else can happen, the timers that are due at one instant all run in one step: no message is on the way, and a timer touches
-//!   its own client only, so that every order of them comes to the same.
-//! - Timers after which nothing has changed that another could see are passed in one step, too, for the same reason.
-//! - A client whose connection is lost has the next one at once.
-//! - A reply and the poll of the future that waits for it are one step: a late poll looks to the session as a late reply does.
-//!   Polls of futures that the session wakes are choices of their own where [`Options::late_polls`] says so.
-//! - Three clients do not renew their leases, which end before a renewal is due unless something has gone wrong; fewer do. Nor do they
-//!   say often that they live, in a queue; and their scripts are shorter.
-//! - The rules of `search`. Without them ([`Options::reduced`]) small worlds come to the same outcomes, and broken scripts are found as
-//!   well; tests compare both.
+//! - Without other events, all timers of one instant run in one step. No message is in transit, and a timer affects
+//!   only its own client, so the order is irrelevant.
+//! - Timers without an externally visible effect also run in one step.
+//! - A client replaces a lost connection at once.
+//! - A reply and the poll of its future are one step, because the session cannot distinguish a late poll from a late
+//!   reply. With [`Options::late_polls`], polls of futures that the session wakes are separate choices.
+//! - Worlds with three clients have no renewals, few heartbeats and shorter scripts. Worlds with fewer clients renew
+//!   leases.
+//! - The rules of `search` omit redundant paths. Tests compare the search with and without these rules
+//!   ([`Options::reduced`]): both find equal outcomes, and both find broken scripts.
 
 mod checks;
 mod choice;

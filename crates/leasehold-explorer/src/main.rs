@@ -6,34 +6,34 @@ use clap::Parser;
 use leasehold_explorer::{Figures, Options, Subject, explore};
 use std::process::ExitCode;
 
-/// Follows everything that can happen in small worlds of whole clients, and checks what must hold in every state.
+/// Explores small worlds of whole clients exhaustively, and checks the invariants in every state.
 #[derive(Parser)]
 #[command(name = "explore", version)]
 struct Arguments {
     /// Only worlds of this kind
     #[arg(long, value_enum)]
     kind: Option<Subject>,
-    /// How many clients there are; without this, the sizes are followed that are known to come to their ends
+    /// Number of clients [default: the sizes that finish within minutes]
     #[arg(long)]
     clients: Option<usize>,
-    /// How often a client may crash, or be held up while leases end, in all
+    /// Total number of crashes and held-up clients
     #[arg(long, default_value_t = 0, requires = "clients")]
     disturbances: u8,
-    /// How many connections may be lost, with the replies on them
+    /// Number of lost connections
     #[arg(long, default_value_t = 0, requires = "clients")]
     losses: u8,
-    /// Futures that are woken are polled at any time later
+    /// Poll woken futures at any later time
     #[arg(long)]
     late_polls: bool,
-    /// No way is left out, not even those that come to nothing new
+    /// Follow every path, including redundant paths
     #[arg(long)]
     whole: bool,
-    /// Tell on standard error how far the search is
+    /// Print progress to stderr
     #[arg(long)]
     tell: bool,
 }
 
-/// Clients, disturbances and losses of the worlds of a kind that come to their ends within minutes, the small ones first.
+/// Clients, disturbances and losses of the worlds of a kind that finish within minutes, smallest first.
 fn complete(subject: Subject) -> Vec<(usize, u8, u8)> {
     match subject {
         Subject::HandOver => return vec![(1, 1, 1), (2, 1, 0), (2, 1, 1), (3, 0, 1)],

@@ -1,4 +1,4 @@
-//! How time passes in a small world, and who can be held up meanwhile.
+//! How time passes in a small world, and which clients can be held up.
 
 use super::choice::{members_of, pending};
 use super::client::Seen;
@@ -9,11 +9,11 @@ use super::world::World;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A client that waits for longer than this, or that sees time pass more often, waits for ever.
+/// Maximum wait, and maximum number of time steps. Beyond it, a client waits forever.
 const LONG: Duration = Duration::from_secs(30);
 const OFTEN: u8 = 200;
 
-/// A waiter for the end of a lease looks so soon after that.
+/// Delay after the end of a lease until a waiter retries.
 const SOON: Duration = Duration::from_millis(8);
 
 impl World {
@@ -66,7 +66,7 @@ impl World {
         }
     }
 
-    /// The timers that are due of these clients run.
+    /// Runs the due timers of these clients.
     fn run_timers(&mut self, state: &mut State, clients: u8) {
         let there_are = self.classes.len();
         for client in members_of(clients).take_while(|client| *client < there_are) {
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// Time passes for all.
+    /// Advances the time of all clients and of the server.
     fn pass(&mut self, state: &mut State, nanos: u64) {
         if nanos > 0 {
             state.server = self.server.pass(state.server, nanos, &mut self.replies);

@@ -1,11 +1,11 @@
-//! Things that are said once and then named by their numbers, and hashes.
+//! Interned values with numbers, and hashes.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
-/// Things with numbers. Two things with the same text have the same number.
+/// Interned values. Values with equal texts have equal numbers.
 #[derive(Debug)]
 pub(crate) struct Pool<T> {
     things: Vec<Rc<T>>,
@@ -19,7 +19,7 @@ impl<T> Default for Pool<T> {
 }
 
 impl<T: fmt::Debug> Pool<T> {
-    /// The number of a thing, which is `text`.
+    /// Interns a value with this `text`, and returns its number.
     pub(crate) fn number(&mut self, thing: T, text: String) -> u32 {
         let things = &mut self.things;
         *self.numbers.entry(text).or_insert_with(|| {
@@ -28,7 +28,7 @@ impl<T: fmt::Debug> Pool<T> {
         })
     }
 
-    /// The thing with a number.
+    /// Returns the value with a number.
     pub(crate) fn get(&self, number: u32) -> &Rc<T> {
         &self.things[number as usize]
     }
@@ -45,7 +45,7 @@ pub(crate) fn hash_of(thing: &impl Hash) -> u128 {
     (half(0x5eed) << 64) | half(0xfeed)
 }
 
-/// Hashes text as it is written.
+/// Hashes text while it is written.
 #[derive(Default)]
 pub(crate) struct Text {
     halves: [DefaultHasher; 2],
@@ -68,7 +68,7 @@ impl fmt::Write for Text {
     }
 }
 
-/// For tables by a few small numbers, which are not chosen in order to fill one bucket.
+/// A fast hasher for small numbers from trusted sources.
 pub(crate) type Quick = BuildHasherDefault<Mix>;
 
 /// Multiplies and rotates.
@@ -83,7 +83,7 @@ impl Mix {
 
 impl Hasher for Mix {
     fn finish(&self) -> u64 {
-        // The high bits are the good ones, and tables look at both ends.
+        // The high bits are well mixed, but tables use both ends of the hash.
         self.0 ^ (self.0 >> 32)
     }
 

@@ -1,4 +1,4 @@
-//! The operations of the clients of a small world, one after the other.
+//! The scripts of the clients in a small world.
 
 use leasehold_core::command::Kind;
 use leasehold_core::session::LingerTime;
@@ -10,9 +10,9 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 #[non_exhaustive]
 pub enum Subject {
-    /// A reentrant lock, which every client takes twice.
+    /// A reentrant lock, which every client acquires twice.
     Reentrant,
-    /// A reentrant lock that two tasks of the first client want: one hands its hold on to the other.
+    /// A reentrant lock, which one task of the first client hands over to another task.
     HandOver,
     /// A reentrant lock that lingers.
     Linger,
@@ -34,18 +34,18 @@ impl fmt::Display for Subject {
 /// One operation of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// Acquire, in the name of the client's one owner, and keep the guard.
+    /// Acquires for the client's owner, and keeps the guard.
     Acquire { kind: Kind, permits: u32, renewed: bool },
-    /// Acquire in another task, without an owner, while the script goes on.
+    /// Acquires in another task, without an owner, while the script continues.
     AcquireBeside { kind: Kind, renewed: bool },
-    /// Release the guard of that acquire of the script, counted from 0, when the acquire is over, if there is one.
+    /// Releases the guard of this acquire of the script, counted from 0, once the acquire ends with a guard.
     Release(usize),
 }
 
-/// For how long a hold lingers: not as long as until its renewal is due.
+/// How long a hold lingers: less than the time until its renewal.
 const LINGER: Duration = Duration::from_millis(48);
 
-/// How many permits a semaphore has.
+/// Number of permits of a semaphore.
 pub(crate) const CAPACITY: u32 = 2;
 
 impl Subject {
@@ -97,12 +97,12 @@ impl Subject {
         }
     }
 
-    /// For how long holds linger.
+    /// Returns how long holds linger.
     pub(crate) fn linger(self) -> Option<LingerTime> {
         (self == Self::Linger).then(|| LingerTime::new(LINGER)).flatten()
     }
 
-    /// A kind whose keys and channel are those of the subject.
+    /// Returns a kind with the keys and the channel of the subject.
     pub(crate) const fn kind(self) -> Kind {
         match self {
             Self::Reentrant | Self::HandOver | Self::Linger => Kind::Lock,

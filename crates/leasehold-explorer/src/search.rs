@@ -1,4 +1,4 @@
-//! The search: every state that can be reached, those that take fewest choices first.
+//! A breadth-first search over every reachable state.
 //!
 //! Rules leave out ways that come to nothing new. A step **concerns one client alone** where it is told something, runs its timers, begins
 //! an operation, or is answered that its connection has nothing on it any more: others only see what it sends, and when the server gets
@@ -44,19 +44,19 @@ use std::time::{Duration, Instant};
 pub struct Figures {
     /// Different states of the world.
     pub states: usize,
-    /// Choices that were followed from them.
+    /// Followed choices.
     pub transitions: usize,
-    /// States in which nothing can happen any more.
+    /// Final states.
     pub ends: usize,
-    /// Different outcomes, as hashes: the server's content in the end, whichever of those with one script it is of.
+    /// Different outcomes, as hashes of the server's final content. Equal scripts are interchangeable.
     pub outcomes: BTreeSet<u128>,
-    /// How many choices the longest of the shortest ways takes.
+    /// Number of choices in the longest of the shortest paths.
     pub depth: usize,
-    /// Different states of clients, all together.
+    /// Different states of all clients.
     pub client_states: usize,
     /// Different states of the server.
     pub server_states: usize,
-    /// How long it took.
+    /// Duration of the search.
     pub took: Duration,
 }
 
@@ -77,13 +77,13 @@ impl fmt::Display for Figures {
     }
 }
 
-/// A state that must not be, and a shortest way to it.
+/// A state that breaks an invariant, and a shortest path to it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Fault {
-    /// A state that must not be.
+    /// The broken invariant.
     pub what: String,
-    /// The choices that lead there, from the beginning.
+    /// The choices from the initial state to the fault.
     pub way: Vec<String>,
 }
 
@@ -98,17 +98,17 @@ impl fmt::Display for Fault {
 ///
 /// # Errors
 ///
-/// The first state that must not be, with a shortest way to it.
+/// The first state that breaks an invariant, with a shortest path to it.
 pub fn explore(options: &Options) -> Result<Figures, Box<Fault>> {
     explore_broken(options, None)
 }
 
-/// The same, with a script that is not what it should be.
+/// Explores a world with a mutated script.
 pub(crate) fn explore_broken(options: &Options, broken: Option<Broken>) -> Result<Figures, Box<Fault>> {
     explore_and_show(options, broken, |_, _| {})
 }
 
-/// The same, and shows every state.
+/// Explores a world, and passes every state to `show`.
 pub(crate) fn explore_and_show(
     options: &Options,
     broken: Option<Broken>,
@@ -172,7 +172,7 @@ pub(crate) fn explore_and_show(
     Ok(figures)
 }
 
-/// How each state was reached first: from which other, and by which of the choices there.
+/// The first predecessor of each state, and the choice that led to the state.
 struct Ways {
     from: Vec<u32>,
     choice: Vec<u16>,
