@@ -48,7 +48,7 @@ impl Store {
         match self {
             Self::Server(connection) => {
                 let reply = connection.ask("LRANGE", &[list, "0", "-1"]).await?;
-                let all = reply.array().unwrap_or_default().iter().filter_map(|part| part.text());
+                let all = reply.array().unwrap_or_default().iter().filter_map(|part| part.text().ok());
                 Ok(all.map(str::to_owned).collect())
             }
             Self::Process(server) => {
@@ -65,7 +65,7 @@ impl Store {
 
     async fn number(&self, verb: &'static str, words: &[&str]) -> Result<i64, Failed> {
         match self {
-            Self::Server(connection) => Ok(connection.ask(verb, words).await?.int().ok_or("no number")?),
+            Self::Server(connection) => Ok(connection.ask(verb, words).await?.int().map_err(|_| "no number")?),
             Self::Process(server) => {
                 // Yields like a reply over a network, so that races can happen.
                 tokio::task::yield_now().await;

@@ -9,7 +9,7 @@
 -- ARGV[1]  hold     [string]   the field of the adopter's hold: uuid:number
 -- ARGV[2]  offered  [string]   the field of the offered hold: uuid:number
 -- ARGV[3]  secret   [string]   secret:time of the ticket
--- ARGV[4]  lease    [integer]  milliseconds, at least 1; an existing lease is never shortened
+-- ARGV[4]  lease    [integer]  milliseconds, at least 1; replaces the rest of the ticket's life. A copy never shortens a lease
 -- returns  [array]  {1, left, token}  adopted
 --                   {2, left, token}  held: the adopter has the hold (a copy of a command that succeeded)
 --                   {0, 0}            spent: the hold was adopted before, or the ticket has expired
@@ -56,7 +56,6 @@ if token_key ~= lock_key then
   token = is_copy and same_token(token_key, last) or next_token(token_key, last)
 end
 
-local left = extend_lease(lock_key, lease)
 if holder == offered then
   redis.call('HSET', marks_key, 'h', hold)
 end
@@ -64,10 +63,13 @@ if not is_copy then
   redis.call('HSET', lock_key, hold, '1')
 end
 if stored[2] then
-  if redis.call('HDEL', lock_key, offered) == 0 then
-    -- The server's clock jumped back and the key expired. HSET recreated it without a time to live.
-    redis.call('PEXPIRE', lock_key, lease)
-  end
+  redis.call('HDEL', lock_key, offered)
+end
+local left = tonumber(lease)
+if is_copy then
+  left = extend_lease(lock_key, lease)
+else
+  redis.call('PEXPIRE', lock_key, lease)
 end
 if ticket == secret then
   redis.call('DEL', ticket_key)

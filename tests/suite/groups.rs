@@ -47,9 +47,9 @@ pub(crate) async fn m1_m2_busy_member_leaves_none_held_and_one_wait_is_for_all(w
         client.fenced_lock(&b).into(),
         halves.read().into(),
         client.spin_lock(&d).into(),
-        client.simple_lock(&e).into(),
+        client.simple_lock(&e, secs(30)).into(),
     ]);
-    let busy = other.simple_lock(&e).acquire().await.expect("a free member");
+    let busy = other.simple_lock(&e, secs(30)).acquire().await.expect("a free member");
     assert!(mixed.try_acquire().await.expect("an answer").is_none() && !world.exists(&d));
     busy.release().await.expect("a release");
     let guard = mixed.acquire().await.expect("members of several kinds");

@@ -195,7 +195,7 @@ pub struct Adopt<K: Movable = Reentrant> {
 }
 
 impl<K: Movable> Adopt<K> {
-    /// Sets a fixed lease from the adoption on, which the client does not renew. It never shortens the rest of the ticket's life on the server.
+    /// Sets a fixed lease from the adoption on, which the client does not renew. It replaces the rest of the ticket's life.
     /// Default: the client's lease, renewed until the guard's end.
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
