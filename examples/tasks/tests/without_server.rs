@@ -4,7 +4,7 @@ use leasehold::embedded::EmbeddedServer;
 use leasehold::{Client, Error, LossReason};
 use std::time::Duration;
 
-/// The code under test: a job of an hour.
+/// The code under test: a one-hour job.
 async fn job(client: &Client) -> Result<(), Error> {
     let guard = client.lock("job").acquire().await?;
     guard.run(tokio::time::sleep(Duration::from_secs(3_600))).await?;
@@ -19,7 +19,7 @@ async fn two_jobs_run_one_after_the_other() {
     let other = Client::builder().embedded(&server).unwrap();
     let (first, second) = tokio::join!(job(&one), job(&other));
     assert_eq!((first, second), (Ok(()), Ok(())));
-    assert!(start.elapsed() >= Duration::from_secs(2 * 3_600)); // of paused time
+    assert!(start.elapsed() >= Duration::from_secs(2 * 3_600)); // virtual time
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,7 +15,7 @@ async fn buy(client: &Client, db: &SqlitePool, item: i64) -> Result<bool, Failed
         if units == 0 {
             return Ok(false);
         }
-        tokio::time::sleep(Duration::from_millis(2)).await; // the payment
+        tokio::time::sleep(Duration::from_millis(2)).await; // charge the customer
         let sell = sqlx::query("UPDATE item SET units = ?2 WHERE id = ?1").bind(item).bind(units - 1);
         sell.execute(db).await?;
         Ok(true)

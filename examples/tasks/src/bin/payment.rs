@@ -9,14 +9,14 @@ use std::time::Duration;
 
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
-/// Charges an order, unless it is paid.
+/// Charges an order unless it is already paid.
 async fn pay(client: &Client, db: &SqlitePool, order: i64) -> Result<&'static str, Failed> {
     let lock = client.fenced_lock(format!("payment:{order}"));
     let paid = lock.acquire().wait(Duration::from_secs(10)).with(async |held| {
         let mut look = begin(db, order, held).await?;
         let row = sqlx::query("SELECT 1 FROM payment WHERE id = ?1").bind(order);
         let is_paid = row.fetch_optional(&mut *look).await?.is_some();
-        look.commit().await?; // keeps the token, although nothing else was written
+        look.commit().await?; // commits the token, even without another write
         if is_paid {
             return Ok("was paid before");
         }
@@ -29,7 +29,7 @@ async fn pay(client: &Client, db: &SqlitePool, order: i64) -> Result<&'static st
     paid.await?
 }
 
-/// Begins a transaction, unless a later holder of the lock has begun one.
+/// Begins a transaction. Fails if a later holder of the lock has already begun a transaction.
 async fn begin(db: &SqlitePool, order: i64, held: &Guard<Fenced>) -> Result<Transaction<'static, Sqlite>, Failed> {
     let mut change = db.begin().await?;
     let admit = sqlx::query(sql::SQLITE_ADMIT).bind(format!("payment:{order}"));

@@ -9,7 +9,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let lock = client.simple_lock("report", Duration::from_secs(30));
     let guard = lock.acquire().renewed().wait(Duration::from_secs(10)).await?;
     println!("holds the lock");
-    guard.run(tokio::time::sleep(Duration::from_secs(1))).await?; // the work
+    guard.run(tokio::time::sleep(Duration::from_secs(1))).await?; // do the work
     guard.release().await?;
     client.shutdown(Duration::from_secs(5)).await?;
     Ok(())

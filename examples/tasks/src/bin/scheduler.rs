@@ -20,7 +20,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let work = async |term: &leasehold::leader::Term| {
         println!("leads with the token {}", term.fencing_token());
         while !term.is_resigned() {
-            tokio::time::sleep(Duration::from_millis(100)).await; // one piece of work
+            tokio::time::sleep(Duration::from_millis(100)).await; // process one item
         }
     };
     leader.run(work).await?;

@@ -11,12 +11,12 @@ async fn deduct(client: &Client) -> Result<bool, Error> {
             let wait = stock.acquire().wait(Duration::from_secs(5)).lease(Duration::from_secs(10));
             let guard = match wait.await {
                 Ok(guard) => guard,
-                Err(Error::WaitElapsed { .. }) => return Ok(false), // tryLock's `false`
+                Err(Error::WaitElapsed { .. }) => return Ok(false), // where `tryLock` returns false
                 Err(error) => return Err(error),
             };
-            let nested = stock.acquire().await?; // the same owner: a re-entry
+            let nested = stock.acquire().await?; // re-enters, because the owner is the same
             nested.release().await?;
-            guard.release().await?; // Java's unlock throws; this says `Lost`
+            guard.release().await?; // fails with `Lost` where Java's unlock throws
             Ok(true)
         })
         .await

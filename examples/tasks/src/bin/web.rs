@@ -27,9 +27,9 @@ async fn order() -> &'static str {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = Client::builder()
-        .default_wait(Duration::from_secs(2)) // no acquire waits for ever
+        .default_wait(Duration::from_secs(2)) // limits every acquire
         .command_timeout(Duration::from_millis(500))
-        .unreachable_after(Duration::from_secs(1)) // and none for a server that is down
+        .unreachable_after(Duration::from_secs(1)) // fails fast if the server is down
         .connect_from_env()
         .await?;
     let layer = LockLayer::new(header(&client, "idempotency-key", "orders:")).require_key();
