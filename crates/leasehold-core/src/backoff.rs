@@ -34,7 +34,7 @@ enum Shape {
     Custom(Arc<dyn Fn(u32) -> Option<Duration> + Send + Sync>),
 }
 
-/// The minimum pause, so that no configuration makes a waiter spin.
+/// The minimum pause. It prevents a busy loop under every configuration.
 const LEAST: Duration = Duration::from_millis(1);
 
 impl Backoff {
@@ -54,8 +54,8 @@ impl Backoff {
         Self { shape: Shape::Constant(pause), attempts: None }
     }
 
-    /// Pauses of the caller: `pause` maps the number of failures, from 1, to the next pause; `None` ends the wait. It runs in the waiting future,
-    /// without a lock, so it may use the client.
+    /// Custom pauses: `pause` maps the number of failures, from 1, to the next pause. `None` ends the wait. The closure
+    /// runs in the waiting future, without a lock, so it may use the client.
     pub fn custom(pause: impl Fn(u32) -> Option<Duration> + Send + Sync + 'static) -> Self {
         Self { shape: Shape::Custom(Arc::new(pause)), attempts: None }
     }

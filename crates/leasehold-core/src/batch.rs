@@ -1,8 +1,8 @@
-//! Several calls as one: a script that runs other scripts in order.
+//! Batches: a script that runs other scripts in order.
 //!
 //! A batch contains the files of its scripts. The shared code precedes them once, and each script's own file becomes a
 //! function with its own `KEYS` and `ARGV`. A server runs a script without interruption, so the calls of a batch take
-//! effect in order. A failed call does not affect the rest.
+//! effect in order. A failed call does not affect the other calls.
 
 use crate::call::Call;
 use crate::script::{self, Script};
@@ -10,7 +10,7 @@ use crate::wire;
 use leasehold_lua as lua;
 use std::sync::OnceLock;
 
-/// The maximum total weight of a batch, see [`Script::weight`]. A server is blocked while it runs a script. This limits
+/// The maximum total weight of a batch, see [`Script::weight`]. A running script blocks the server. The limit bounds
 /// the delay of other clients to about 0.3 ms.
 pub const MOST: u32 = 64;
 
@@ -24,7 +24,7 @@ pub struct Batch {
     script: OnceLock<Script>,
 }
 
-/// All batches. Each script with a weight is in exactly one.
+/// All batches. Each script with a weight is in exactly one batch.
 pub static ALL: [Batch; 6] = [
     Batch::new(&[&script::ACQUIRE, &script::RELEASE, &script::FENCED_ACQUIRE]),
     Batch::new(&[&script::SIMPLE_ACQUIRE, &script::SIMPLE_RELEASE]),
@@ -54,8 +54,8 @@ impl Batch {
         self.script.get_or_init(|| Script::of_batch(text(self.scripts)))
     }
 
-    /// The script, number of keys and number of arguments of each call. It is a single argument, because each argument
-    /// costs time.
+    /// The script, number of keys and number of arguments of each call. A single argument encodes all calls, because
+    /// each argument costs time.
     pub fn plan<'a>(&self, calls: impl Iterator<Item = &'a Call>) -> Vec<u8> {
         let place = |script| self.place(script).map_or(0, |place| place + 1);
         calls.flat_map(|call| [place(call.script()), call.keys().len(), call.args().len()].map(digit)).collect()
@@ -81,7 +81,7 @@ fn text(scripts: &[&'static Script]) -> String {
         let mut own = script.source();
         while let Some(prelude) = lua::PRELUDES.iter().find(|prelude| own.starts_with(**prelude)) {
             // Each prelude follows the preludes that it uses, as in every script. Fast paths are not shared. The code
-            // after a fast path stays in the script's function. It only runs if the fast path does not apply.
+            // after a fast path stays in the script's function. That code runs only if the fast path does not apply.
             if !preludes.contains(prelude) {
                 preludes.push(prelude);
             }

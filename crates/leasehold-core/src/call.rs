@@ -11,7 +11,7 @@ use std::time::Duration;
 pub struct CallId(pub(crate) u64);
 
 impl CallId {
-    /// Creates an id, for use of a link without a session.
+    /// Creates an id for a link without a session.
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
@@ -23,12 +23,12 @@ impl CallId {
 pub struct Replicas {
     /// Number of replicas that must acknowledge; at least 1, or 0 if the disks must acknowledge (`ClientBuilder::fsync`).
     pub at_least: u32,
-    /// The server's maximum wait for them, in whole milliseconds; at least 1 ms.
+    /// The server's maximum wait for the acknowledgements, in whole milliseconds; at least 1 ms.
     pub within: Duration,
 }
 
 impl Replicas {
-    /// The condition that includes both.
+    /// A condition that implies both conditions.
     #[doc(hidden)]
     #[must_use]
     pub fn and(self, other: Self) -> Self {

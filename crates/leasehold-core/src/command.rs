@@ -69,13 +69,14 @@ impl Kind {
         Self::Latch,
     ];
 
-    /// Returns whether a client can grant the kind locally while its server is unreachable. The other kinds need the server: for fencing tokens, fair
-    /// queues or permits.
+    /// Returns whether a client can grant the kind locally while its server is unreachable. The other kinds need the
+    /// server for fencing tokens, fair queues or permits.
     pub const fn supports_fallback(self) -> bool {
         matches!(self, Self::Lock | Self::Spin | Self::Simple | Self::Read | Self::Write)
     }
 
-    /// Returns whether a hold of the kind can move to another process: one hold has the lock, and the lock is a hash of hold counts.
+    /// Returns whether a hold of the kind can move to another process. The lock must be exclusive, and a hash of hold
+    /// counts.
     pub const fn may_move(self) -> bool {
         matches!(self, Self::Lock | Self::Fair | Self::FencedFair | Self::Fenced)
     }

@@ -4,7 +4,7 @@ use crate::link::ServerError;
 use std::fmt;
 use thiserror::Error;
 
-/// The reason why a hold can no longer be proven.
+/// The reason for the loss of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossReason {
@@ -70,7 +70,7 @@ impl fmt::Display for LossReason {
 
 /// The end of a hold, from its token.
 ///
-/// A [`LossReason`] alone is not enough: a release and a detach also cancel the token of a hold, and the lock is free only after the release.
+/// A release and a detach also cancel the token of a hold, and only the release frees the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HoldEnd {
@@ -114,7 +114,7 @@ pub enum AcquireError {
     /// The server refused.
     #[error("the server refused: {0}")]
     Refused(ServerError),
-    /// The owner requested the write half of a read-write lock but holds the read half. It would wait for itself.
+    /// The owner requested the write half of a read-write lock but holds the read half. The request would deadlock.
     #[error("the owner holds the read half of the lock: release it before you acquire the write half")]
     UpgradeNotSupported,
     /// The request exceeds the capacity.
@@ -123,8 +123,8 @@ pub enum AcquireError {
         /// The capacity.
         capacity: i64,
     },
-    /// Too few replicas acknowledged the lock in time, and the client rolled it back. Or the owner holds the lock
-    /// without the server.
+    /// Too few replicas acknowledged the lock in time, and the client rolled it back. Or the client granted the owner's
+    /// hold without the server.
     #[error("{acknowledged} replicas acknowledged the lock, but {wanted} are required")]
     NotReplicated {
         /// Number of replicas that acknowledged the lock.

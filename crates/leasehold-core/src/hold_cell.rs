@@ -18,8 +18,8 @@ use std::time::Duration;
 
 /// The part of a hold that its guards read: local deadline, hold count and end.
 ///
-/// The session writes it. Guards and their futures read it from any thread, without the session's lock. They only write
-/// that they have seen the deadline pass.
+/// The session writes it. Guards and their futures read it from any thread, without the session's lock. Guards write
+/// only the mark of a deadline that they have seen pass.
 #[derive(Debug)]
 pub struct HoldCell {
     pub(crate) name: HoldName,
@@ -29,7 +29,7 @@ pub struct HoldCell {
     deadline: AtomicU64,
     count: AtomicU32,
     end: OnceLock<HoldEnd>,
-    /// Allocated by the first watch, because most holds have none.
+    /// Allocated by the first watch, because most holds have no watch.
     watches: Mutex<Option<Box<Slab<Waker>>>>,
     /// Number of guards that expect renewals.
     renewed: AtomicU32,
@@ -146,7 +146,7 @@ impl HoldCell {
         self.end.get().copied().or_else(|| self.has_passed(now).then(|| HoldEnd::Lost(self.reason_of_deadline())))
     }
 
-    /// As [`HoldCell::ended`], for observers: a renewal can still move the deadline.
+    /// Like [`HoldCell::ended`], but never freezes the deadline, so a renewal can still move it.
     pub fn would_end(&self, now: Instant) -> Option<HoldEnd> {
         let was_seen = self.deadline.load(Ordering::Acquire) & SEEN == SEEN;
         let passed = was_seen || now >= self.deadline();
@@ -236,8 +236,8 @@ impl EndWatch {
         Self { cell, place: None }
     }
 
-    /// Registers `waker` for the end of the hold, replacing the previous waker. Returns false if the hold has already
-    /// ended. In that case no waker is woken. Otherwise a task that waits for something else would wake itself at each
+    /// Registers `waker` for the end of the hold, replacing the previous waker. Returns `false`, without a wake-up, if
+    /// the hold has already ended. A wake-up here would make a task that waits for another event wake itself at each
     /// poll.
     ///
     /// Read [`HoldCell::ended`] *after* this, so no end is missed.
@@ -249,7 +249,7 @@ impl EndWatch {
         // takes.
         let waker = waker.clone();
         let mut watches = self.cell.watches();
-        // Checked under the lock under which the end takes the wakers, so no waker stays with an ended hold.
+        // The end drains the wakers under this lock, so no waker stays with an ended hold.
         let ended = self.cell.end.get().is_some();
         let known = watches.as_mut().zip(self.place).and_then(|(watches, place)| watches.get_mut(place));
         let unused = match known {

@@ -25,8 +25,8 @@ pub enum Settled {
     Unproven,
 }
 
-/// The error for a server that is not connected, with the reason. The address appears once, because the reason may
-/// begin with it.
+/// The error for a server that is not connected, with the reason. The address appears once, although the reason may
+/// begin with the address.
 pub fn not_connected(server: &str, why: &str) -> LinkError {
     let reason = why.strip_prefix(server).map(|rest| rest.trim_start_matches(" cannot be reached: "));
     LinkError::NotSent(match reason {
@@ -53,7 +53,7 @@ pub enum LinkError {
 }
 
 impl LinkError {
-    /// Returns whether the call failed by chance only, so an immediate retry makes sense.
+    /// Returns whether the failure is transient, so an immediate retry makes sense.
     pub fn is_worth_going_again(&self) -> bool {
         match self {
             Self::NotSent(_) => true,
@@ -117,7 +117,7 @@ impl ServerError {
     /// Returns whether the server refuses writes because it is a replica. It may be a demoted primary.
     #[doc(hidden)]
     pub fn is_of_a_replica(&self) -> bool {
-        // Servers before 7.0 wrap an error of a script in their own sentence.
+        // Servers before 7.0 wrap an error of a script in a sentence.
         self.code() == "READONLY" || self.text.contains("-READONLY ")
     }
 
@@ -142,9 +142,9 @@ impl ServerError {
 
     /// Returns whether the call did nothing.
     ///
-    /// A script can fail halfway, and its earlier writes stay. Servers before 7.0 report this in a sentence of their
-    /// own, newer servers add the line of the script. If the script returns the error itself, the reply contains
-    /// neither. So this is a list of errors that precede the first write of a script. An unlisted error proves nothing.
+    /// A script can fail halfway, and its earlier writes stay. Servers before 7.0 wrap the error in a sentence, and
+    /// newer servers add the script line. If the script returns the error as its reply, the reply contains neither. The
+    /// method therefore accepts only errors that precede the first write of a script. An unlisted error proves nothing.
     #[doc(hidden)]
     pub fn proves_nothing_done(&self) -> bool {
         // The server checks memory, role and replicas at each command, but never refuses a script that has started to
@@ -197,8 +197,8 @@ impl ServerError {
         self.code() == "TRYAGAIN"
     }
 
-    /// Returns whether a retry may soon succeed. The server is loading, failing over, moving slots, or busy. Or it cannot save a snapshot, or does
-    /// not know the script yet.
+    /// Returns whether a retry may soon succeed. The server is loading, failing over, moving slots, or busy; it cannot
+    /// save a snapshot, or lacks the script.
     pub fn is_transient(&self) -> bool {
         const CODES: [&str; 12] = [
             "MISCONF",
@@ -214,7 +214,7 @@ impl ServerError {
             "NOREPLICAS",
             "UNBLOCKED",
         ];
-        // Servers before 7.0 wrap an error of a script in their own sentence.
+        // Servers before 7.0 wrap an error of a script in a sentence.
         CODES.iter().any(|code| self.code() == *code || self.text.contains(&format!("-{code} ")))
     }
 }
@@ -235,7 +235,7 @@ pub enum LinkEvent {
         /// The field of the waiting hold: `uuid:number`.
         entry: Bytes,
     },
-    /// A message by which another client requests the lock. Holders that may linger subscribe to it.
+    /// Another client's request for the lock. Holders that may linger subscribe to it.
     ///
     /// Other kinds of locks publish the same text with another meaning, so the session interprets it by the
     /// subscription.
@@ -332,7 +332,8 @@ pub trait Link: Clone + Send + Sync + 'static {
     fn server(&self) -> &ServerInfo;
 
     /// Number of settlings so far, of durable calls (`durable`) or of all other calls. Read it *before* deciding to
-    /// send a call: see [`Link::call_decided`]. It never calls the [`Receiver`], so the session may be locked.
+    /// send a call: see [`Link::call_decided`]. The method never calls the [`Receiver`], so the caller may hold the
+    /// session's lock.
     fn settlings(&self, durable: bool) -> u64;
 
     /// Sends `call` and waits for its reply. The link resends the call only after proof that it was not applied: an
@@ -351,8 +352,8 @@ pub trait Link: Clone + Send + Sync + 'static {
         self.call_decided(self.settlings(call.replicas().is_some()), call)
     }
 
-    /// As [`Link::call`], for a call that was decided on at `decided`. Sends nothing if a settling has started since,
-    /// because that settling may have ruled out this call. (A thread may be suspended between decision and call.)
+    /// Like [`Link::call`], for a call decided at `decided`. Sends nothing after a newer settling, which may have ruled
+    /// out this call. (A thread may be suspended between decision and call.)
     fn call_decided(&self, decided: u64, call: Call) -> impl Future<Output = Result<Reply, LinkError>> + Send;
 
     /// Sends `call` as [`Link::call_decided`] does, without waiting. Returns an outcome that is already known. Any
@@ -374,7 +375,7 @@ pub trait Link: Clone + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// The server is unreachable, and nothing is proven. Try again.
+    /// The server is unreachable, so the proof is missing. Try again.
     fn settle(&self, key: Bytes, durable: bool) -> impl Future<Output = Result<Settled, LinkError>> + Send;
 
     /// The servers that currently own the keys: a single server, or each primary of a cluster.

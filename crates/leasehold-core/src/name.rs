@@ -15,7 +15,7 @@ pub const MAX_NAME_BYTES: usize = 1024;
 
 /// A validated lock name, from which its keys and channels derive.
 ///
-/// The text exists once, and clones share it. Keys and channels are built when they are sent.
+/// Clones share the text. Encoding a call builds its keys and channels.
 ///
 /// The layout is Redisson's: the lock's key is the name itself, and its channel is `redisson_lock__channel:{name}`. A
 /// name with an opening brace is its own hash tag and gets no additional braces.
@@ -193,8 +193,8 @@ pub enum NameError {
 }
 
 /// The hash slot of a key in Redis Cluster, from 0 to 16383 (Redis Cluster specification, "Hash tags"). It is the
-/// CRC-16 of the part between the first `{` and the next `}`. If that part is empty or missing, it covers the whole
-/// key.
+/// CRC-16 of the part between the first `{` and the next `}`. If that part is empty or missing, the CRC covers the
+/// whole key.
 pub fn slot(key: &[u8]) -> u16 {
     let tag = key
         .iter()

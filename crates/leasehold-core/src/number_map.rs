@@ -3,7 +3,8 @@
 use std::hash::Hash;
 use std::ops::{Index, IndexMut};
 
-/// A map with ascending numbers as keys. The session assigns them, so a fast hash without protection is enough.
+/// A map with ascending numbers as keys. The session assigns the keys, so a fast hash without collision protection is
+/// enough.
 pub(crate) type NumberMap<K, V> = rustc_hash::FxHashMap<K, V>;
 
 /// A [`NumberMap`] of large values. Each value is boxed, so spare capacity of the table costs pointers only.
@@ -32,7 +33,7 @@ impl<K: Copy + Eq + Hash, V> BoxMap<K, V> {
         self.table.len()
     }
 
-    /// Returns whether there is no value.
+    /// Returns whether the map is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.table.is_empty()
     }
@@ -86,7 +87,7 @@ impl<K: Copy + Eq + Hash, V> BoxMap<K, V> {
     }
 }
 
-/// Panics without a value: use it for a key that must have one.
+/// Panics if the key has no value.
 impl<K: Copy + Eq + Hash, V> Index<K> for BoxMap<K, V> {
     type Output = V;
 

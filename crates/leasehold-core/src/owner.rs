@@ -59,12 +59,13 @@ impl fmt::Display for ClientId {
     }
 }
 
-/// The number of a hold within its client, used once. So a late command of an old hold cannot change a new hold.
+/// The number of a hold within its client. Numbers are unique, so a late command of an old hold cannot change a new
+/// hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HoldNumber(NonZeroU64);
 
 impl HoldNumber {
-    /// The first number. No number is 0, so an optional number is no larger than a number.
+    /// The first number. No number is 0, so an `Option` needs no extra space.
     pub const FIRST: Self = Self(NonZeroU64::MIN);
 
     /// The number after this one.

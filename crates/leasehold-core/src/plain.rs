@@ -1,7 +1,7 @@
 //! Plain commands in place of scripts.
 //!
-//! In the usual case a plain command has the effect of its script, for half of the server's time. Otherwise it changes
-//! nothing, and the link sends the script. A late copy does no more than a late copy of the script.
+//! A plain command usually replaces its script for half of the server's time. Otherwise the command changes nothing,
+//! and the link sends the script. A late copy of the command changes no more than a late copy of the script.
 
 use crate::call::Call;
 use crate::reply::Reply;
@@ -37,7 +37,7 @@ impl Plain {
         let is = |script: &Script| std::ptr::eq(call.script(), script);
         let has = |index: usize, arg: &str| call.args().get(index) == Some(arg.as_bytes());
         if is(&SIMPLE_ACQUIRE) {
-            // On a busy lock, the script would have to follow every time.
+            // On a busy lock, every command would need the script as well.
             (has(1, "1") && has(3, "-1") && !call.repeats()).then_some(Self::Set)
         } else {
             delete.filter(|_| is(&SIMPLE_RELEASE) && has(1, "0"))

@@ -37,7 +37,7 @@ pub struct Scanned {
     pub next: Option<u64>,
     /// The names, in no order. A scan may return a name twice, and may miss keys that were created or deleted during the scan.
     pub names: Vec<Bytes>,
-    /// The server process that replied. Its cursors mean nothing to another process. Empty if unknown.
+    /// The server process that replied. Its cursors are invalid in another process. Empty if unknown.
     pub process: String,
 }
 

@@ -44,8 +44,8 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "the runtime builds it, and must decide on every field")]
 pub struct HandOver {
-    /// Maximum number of hand-overs while other clients may want the lock. With 0, hand-over requires that there are
-    /// none.
+    /// Maximum number of hand-overs while other clients may want the lock. 0 allows hand-over only if no other client
+    /// wants the lock.
     pub most: u32,
     /// Maximum time since the arrival of the server's grant.
     pub within: Duration,

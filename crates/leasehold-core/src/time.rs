@@ -11,8 +11,8 @@ use std::time::Duration;
 /// Core never reads a clock: the driver of a state machine passes the current time, and chooses zero.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Instant {
-    /// The nanoseconds plus one, so that an optional instant is no larger than an instant. Holds and requests have
-    /// many.
+    /// The nanoseconds plus one, so an `Option` needs no extra space. Holds and requests contain many optional
+    /// instants.
     after_zero: NonZeroU64,
 }
 

@@ -26,7 +26,7 @@ pub enum Sort {
     FencedFair,
     /// A read-write lock.
     ReadWrite,
-    /// A string with an expiry that is not a number.
+    /// A non-numeric string with an expiry.
     Simple,
     /// A counter with leased permits.
     Permits,
@@ -53,7 +53,7 @@ pub enum Inspected {
 pub struct Found {
     /// The layout.
     pub sort: Sort,
-    /// Whether the lock's key exists. A free fair lock with waiters has none.
+    /// Whether the lock's key exists. A free fair lock with waiters has no key.
     pub is_there: bool,
     /// The time to live of the key, if any.
     pub left: Option<Duration>,
@@ -87,7 +87,7 @@ pub struct Hold {
     pub left: Option<Duration>,
 }
 
-/// Maximum number of holds, and of waiters, in a reply. The server is blocked while it builds the lists.
+/// Maximum number of holds, and of waiters, in a reply. Building the lists blocks the server.
 pub const MOST: u32 = 128;
 
 /// Reads the state of a name from the server, with at most `most` holds and `most` waiters.

@@ -9,7 +9,7 @@ pub fn mark(lock: &[u8]) -> Call {
     Call::new(&script::DURABLE_MARK, vec![lock], [""; 0])
 }
 
-/// Decodes the reply: whether the mark was written. Without it, `WAIT` proves nothing.
+/// Decodes the reply: whether the mark was written. Without the mark, `WAIT` proves nothing.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 //! The commands of the fair lock, with and without fencing tokens.
 //!
 //! Every waiting hold has a place in a queue on the server. A process sends one [`heartbeat`] for all its holds.
-//! Renewal is the reentrant lock's, because the hash has the same layout.
+//! Renewals use the script of the reentrant lock, because both hashes have the same layout.
 
 use super::fenced::{token_key, with_token};
 use super::holder::{Holder, Waiter};
@@ -36,9 +36,10 @@ pub enum Heartbeat {
         /// The state of the queue.
         standing: Standing,
     },
-    /// The front is no longer queued, and the holds behind it may be gone too. All must acquire again, in their order.
+    /// The front lost its place, and the holds behind the front may have lost theirs. All holds must acquire again, in
+    /// order.
     Gone(Standing),
-    /// A key is of another kind.
+    /// A key holds another kind of object.
     Kind(String),
 }
 
@@ -52,8 +53,8 @@ pub struct Standing {
     pub time: Option<u64>,
     /// A hold of this process is next, so the process must retry when the holder's lease expires.
     pub head: bool,
-    /// JVMs are queued or hold the lock. The process must also listen on [`front_channel`], where they would announce
-    /// its front's turn.
+    /// JVMs are queued or hold the lock. The process must also subscribe to [`front_channel`], where a JVM announces
+    /// the turn of the front.
     pub foreign: bool,
 }
 
@@ -102,7 +103,7 @@ pub fn front_channel(name: &LockName, entry: &Bytes) -> Bytes {
     channel(name, entry)
 }
 
-/// Sends the heartbeat of `client`. `front` is its hold that has waited longest.
+/// Sends the heartbeat of `client`. `front` is its longest-waiting hold.
 pub fn heartbeat(name: &LockName, keys: &Keys, client: &ClientId, front: Option<&Bytes>, settings: &Settings) -> Call {
     debug_assert_eq!(keys.keys[0], name.key(), "the keys are the lock's");
     let call = Call::of(&script::FAIR_BEAT).with_keys(&keys.keys[..4]);

@@ -1,4 +1,4 @@
-//! The commands of the fenced lock: the reentrant lock's, but each grant has a fencing token.
+//! The commands of the fenced lock, a reentrant lock with a fencing token for each grant.
 
 use super::lock::Lock;
 use super::outcome::{Acquired, Released};

@@ -22,7 +22,7 @@ pub enum ForceReleased {
     Absent,
     /// Another holder has the lock.
     Other,
-    /// The key is of another kind.
+    /// The key holds another kind of object.
     Kind,
 }
 

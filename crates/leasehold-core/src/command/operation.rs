@@ -1,4 +1,4 @@
-//! Records of operations, which identify a copy of a command if the data cannot.
+//! Records of operations. A record identifies a copy of a command if the data cannot.
 //!
 //! An operation has a unique id, such as the field of a hold. The script writes a record with this id in the hash tag
 //! of the data. A copy that finds the record changes nothing.
@@ -8,8 +8,8 @@ use crate::reply::{DecodeError, Reply};
 use bytes::Bytes;
 use std::time::Duration;
 
-/// The lifetime of a record. A copy that arrives later is not recognized as a copy. Long before that, connections are
-/// closed and unknown outcomes settled.
+/// The lifetime of a record. The server treats a later copy as a new command. The client closes connections and settles
+/// unknown outcomes long before.
 pub const MEMORY: Duration = Duration::from_secs(600);
 
 const PREFIX: &str = "leasehold:1:op";
@@ -39,12 +39,12 @@ pub enum Done {
         /// An earlier copy performed the operation.
         copy: bool,
     },
-    /// The operation does not apply: the number is already set, or there is nothing to count down. Nothing was changed.
+    /// The operation does not apply: the number is already set, or the count is already 0. The data is unchanged.
     Refused {
         /// The current number.
         number: i64,
     },
-    /// The number would exceed 32 bits, in which a JVM counts. Nothing was changed.
+    /// The number would exceed a JVM's 32-bit counter. The data is unchanged.
     Overflow {
         /// The current number.
         number: i64,

@@ -18,21 +18,21 @@ pub enum Acquired {
         /// Number of permits held by all clients, if the kind counts them.
         in_all: Option<u64>,
     },
-    /// Another hold has the lock. The server keeps nothing of the request.
+    /// Another hold has the lock. The server stores nothing about the request.
     Busy {
         /// The holder's remaining lease; `None` if the key has no time to live.
         left: Option<Duration>,
         /// The server's time in milliseconds, if requested.
         time: Option<u64>,
     },
-    /// The semaphore is missing: its permits were never set, or it was deleted. The server keeps nothing of the
-    /// request.
+    /// The semaphore is missing: its permits were never set, or a client deleted it. The server stores nothing about
+    /// the request.
     Unset {
         /// The server's time in milliseconds, if requested.
         time: Option<u64>,
     },
-    /// The lock is busy, and the hold left a place in the queue, or a mark, on the server. A request that gives up must
-    /// release the hold as if it had been granted.
+    /// The lock is busy, and the server stores a queue place or a mark for the hold. A request that gives up must
+    /// release the hold as after a grant.
     Placed {
         /// The holder's remaining lease; `None` if the lock is free at this moment.
         left: Option<Duration>,
@@ -58,7 +58,7 @@ pub enum Acquired {
     Withdrawn,
     /// The owner requests the write half of a read-write lock but holds the read half.
     UpgradeNotSupported,
-    /// The key is of another kind.
+    /// The key holds another kind of object.
     Kind(String),
     /// The request exceeds the capacity.
     ExceedsCapacity {
@@ -68,7 +68,7 @@ pub enum Acquired {
 }
 
 impl Acquired {
-    /// The server's time in milliseconds, if the reply has it.
+    /// The server's time in milliseconds, if the reply contains a time.
     pub const fn time(&self) -> Option<u64> {
         match self {
             Self::Held { time, .. }
@@ -96,7 +96,7 @@ pub enum Released {
     EndedBefore(Listeners),
     /// The count is as requested, or lower.
     Lowered,
-    /// The hold is missing: the lock is free, another holder has it, or the key is of another kind.
+    /// The hold is missing: the lock is free, another holder has it, or the key holds another kind of object.
     Gone,
 }
 
@@ -104,11 +104,11 @@ pub enum Released {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a state machine must handle every outcome")]
 pub enum Listeners {
-    /// None.
+    /// No connection.
     None,
-    /// One.
+    /// One connection.
     One,
-    /// More than one.
+    /// Several connections.
     Several,
 }
 
@@ -123,7 +123,7 @@ pub enum Renewed {
         /// The remaining lease at the time of the reply.
         left: Duration,
     },
-    /// The hold is missing, or the key is of another kind.
+    /// The hold is missing, or the key holds another kind of object.
     Gone,
     /// The server refused this key; a later renewal may succeed.
     Refused,

@@ -16,11 +16,11 @@ use crate::script::{self, Script};
 use bytes::Bytes;
 use std::time::Duration;
 
-/// Adds or permanently removes capacity. The counter of available permits is the semaphore's, and so is the command.
+/// Adds or permanently removes capacity. Both semaphores share this command and the counter of available permits.
 pub use super::semaphore::{add, added};
 
-/// Maximum number of permits in one call. The server handles each permit separately, and is blocked for that time. That takes 2 ms for a thousand
-/// permits, five seconds for a million.
+/// Maximum number of permits in one call. The server handles each permit separately, and serves no other client
+/// meanwhile: 2 ms for a thousand permits, five seconds for a million.
 pub const MAX_AT_ONCE: u32 = 1_000;
 
 /// The leased semaphore, on the wire.

@@ -63,7 +63,7 @@ pub trait KindProtocol: Sync {
         false
     }
 
-    /// Returns whether other clients may extend a hold. A release is then due even after the end of its lease.
+    /// Returns whether other clients may extend a hold. The session then releases the hold even after its lease.
     fn may_be_prolonged(&self) -> bool {
         false
     }
@@ -71,8 +71,8 @@ pub trait KindProtocol: Sync {
     /// Returns whether a hold may pass between tasks of a client without a command, and may linger until another client
     /// requests the lock by a message. For other kinds that message is a notice.
     ///
-    /// Not for kinds with a token per grant, a queue on the server, shared holds, or unannounced releases. Without
-    /// announcements other clients would rarely get the lock.
+    /// Returns `false` for kinds with a token per grant, a server queue, shared holds, or unannounced releases. Without
+    /// announcements, other clients would rarely acquire the lock.
     fn may_be_handed_on(&self) -> bool {
         false
     }
@@ -104,10 +104,10 @@ pub trait KindProtocol: Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "the session must handle each")]
 pub enum WaitPolicy {
-    /// A single waiter contends on the server. After its grant the next one waits.
+    /// A single waiter contends on the server. The next waiter contends after the release.
     Exclusive,
-    /// A single waiter contends on the server. After its grant the next one tries at once, because both may hold the
-    /// lock.
+    /// A single waiter contends on the server. After its grant, the next waiter tries at once, because both may hold
+    /// the lock.
     Shared,
     /// Every waiter has its own place in a queue on the server.
     ServerQueue,
@@ -116,8 +116,8 @@ pub enum WaitPolicy {
 }
 
 impl WaitPolicy {
-    /// Time for a contender's future to be polled after its turn begins, or after its grant. In a queue on the server a
-    /// miss costs the contender its place, and executors are often some milliseconds late. So a queue allows half of
+    /// Maximum time until the executor polls a contender's future after its turn begins, or after its grant. A server
+    /// queue drops a late contender, and executors are often some milliseconds late. A queue therefore allows half of
     /// the server's offer timeout.
     pub(crate) fn turn(self, settings: &Settings) -> Duration {
         if self == Self::ServerQueue { settings.turn.max(settings.fair.offer_timeout / 2) } else { settings.turn }
@@ -185,7 +185,7 @@ pub struct AcquireArgs<'a> {
     pub keys: &'a Keys,
     /// The hold.
     pub hold: &'a HoldKey,
-    /// The owner's hold on the other half of a read-write lock, if any. It does not exclude this hold.
+    /// The owner's hold on the other half of a read-write lock, if any. Both holds can coexist.
     pub beside: Option<&'a Bytes>,
     /// The hold count after success, at least 1.
     pub count: u32,
@@ -195,9 +195,9 @@ pub struct AcquireArgs<'a> {
     pub not_after: Option<u64>,
     /// Whether the caller waits. Only then may the call leave a place in a queue, or a mark, on the server.
     pub waits: bool,
-    /// Whether the hold had a place in the queue before. A new place then means that the old one was lost.
+    /// Whether the hold had a place in the queue before. A new place then proves the loss of the old place.
     pub placed: bool,
-    /// The duration of a waiting writer's mark; `None` without a preference for writers. Readers give way to marks.
+    /// The duration of a waiting writer's mark; `None` without a preference for writers. Readers yield to marks.
     pub prefer_writers: Option<Duration>,
     /// The settings of the client.
     pub settings: &'a Settings,

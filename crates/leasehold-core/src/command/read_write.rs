@@ -1,7 +1,7 @@
 //! The commands of both halves of the read-write lock.
 //!
 //! The holds of both halves have separate numbers. A reader's field is `uuid:number`, and a writer's field
-//! `uuid:number:write`. This module adds the suffix, so the owner of a [`HoldKey`] need not know it.
+//! `uuid:number:write`. This module adds the suffix, so a [`HoldKey`] never contains it.
 
 use super::holder::{Holder, unlike};
 use super::outcome::Acquired;
@@ -29,9 +29,9 @@ pub(super) struct Write;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "there is no third half")]
 pub enum Mode {
-    /// Readers hold it.
+    /// The half for readers.
     Read,
-    /// A writer holds it, and may read as well.
+    /// The half for a writer, which may also read.
     Write,
 }
 
@@ -77,7 +77,7 @@ impl KindProtocol for Read {
         Some(&script::READ_RENEW)
     }
 
-    /// A lease of zero leaves the hold unchanged. It restores the lock's time to live if a JVM has shortened it.
+    /// A lease of zero leaves the hold unchanged. The script restores a lock's time to live that a JVM has shortened.
     fn renew(&self, into: &mut Renewal, name: &LockName, keys: &Keys, hold: &HoldKey, lease: Duration) {
         into.keys.extend([keys.keys[0].clone(), keys.keys[1].clone(), hold_key(name, &hold.field())]);
         into.args.extend([hold.field(), millis(lease), into.publish.clone(), channel(name)]);
@@ -121,7 +121,7 @@ impl KindProtocol for Write {
     }
 }
 
-/// Ends the hold of `holder` on one half, for any client. Other holders keep theirs, and a writer that also reads
+/// Ends the hold of `holder` on one half, for any client. Other holders keep their holds, and a writer that also reads
 /// becomes a reader. [`lock::forced`](super::lock::forced) decodes the reply.
 pub fn force_release(lock: &LockName, mode: Mode, holder: &str, publish: &Bytes) -> Call {
     release(mode, lock, &keys(lock), &Bytes::copy_from_slice(holder.as_bytes()), 0, publish)

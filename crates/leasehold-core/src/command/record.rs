@@ -22,7 +22,7 @@ pub struct ClientRecord {
     pub application: String,
     /// The start of the client, in milliseconds since the epoch.
     pub since: u64,
-    /// The holds of other clients that end after this client: the holds under which its process runs.
+    /// The holds of other clients under which this process runs. These holds outlive the client.
     pub within: Vec<String>,
     /// The reason for its locks, for operators; may be empty.
     pub note: String,
@@ -65,7 +65,7 @@ pub fn put(client: &ClientId, record: &ClientRecord, up: Duration, uses: &[LockU
         .millis(lifetime)
 }
 
-/// Decodes the reply to [`put`]: whether the record was written. It is not if the key is of another kind.
+/// Decodes the reply to [`put`]: whether the record was written. A key of another kind prevents the write.
 ///
 /// # Errors
 ///

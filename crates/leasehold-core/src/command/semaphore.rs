@@ -100,12 +100,12 @@ pub fn added(reply: &Reply) -> Result<Done, DecodeError> {
     Done::decode(reply, &[1, 2, -8], "a reply of semaphore/add")
 }
 
-/// Takes all available permits, outside any hold. `operation` is a unique id.
+/// Removes all available permits, outside any hold. `operation` is a unique id.
 pub fn drain(name: &LockName, operation: &[u8]) -> Call {
     change(&script::SEMAPHORE_DRAIN, name, operation).millis(MEMORY)
 }
 
-/// Decodes the reply to [`drain`]: the number of permits taken.
+/// Decodes the reply to [`drain`]: the number of removed permits.
 ///
 /// # Errors
 ///

@@ -1,8 +1,8 @@
 //! The commands of the fenced store: values on the server, and registers for values elsewhere.
 //!
-//! A register keeps the greatest fencing token shown, and its owner. Show the token at the first read and at every
-//! write. With checks at writes alone, an older holder that read before a newer one wrote still overwrites the newer
-//! value.
+//! A register stores the greatest presented fencing token and its owner. Present the token at the first read and at
+//! every write. With checks only at writes, an old holder can still write between the read and the write of a newer
+//! holder. The newer holder then overwrites that update.
 
 use crate::call::Call;
 use crate::name::LockName;
@@ -34,7 +34,7 @@ pub enum Fenced<T> {
         /// The registered token.
         registered: u64,
     },
-    /// The token is registered for another owner: the server lost a write, and issued the token twice.
+    /// Another owner registered the token: the server lost a write, and issued the token twice.
     Twice {
         /// The token.
         registered: u64,

@@ -24,7 +24,7 @@ pub enum Offered {
     Count(u32),
     /// The hold is missing.
     Gone,
-    /// The key is of another kind.
+    /// The key holds another kind of object.
     Kind(String),
 }
 
@@ -43,7 +43,7 @@ pub enum Adopted {
     Spent,
     /// The offered hold is missing.
     Gone,
-    /// A key is of another kind.
+    /// A key holds another kind of object.
     Kind(String),
 }
 
@@ -52,7 +52,7 @@ pub fn offer(name: &LockName, hold: &HoldKey, secret: &[u8], lease: Duration) ->
     Call::of(&script::TICKET_OFFER).key(name.key()).key(key(name)).hold(hold).arg(secret).millis(lease)
 }
 
-/// Replaces an offered hold, named by its field, with `hold`, by the secret of its ticket.
+/// Replaces the hold of the field `offered` with `hold`. The secret of the ticket authorizes the adoption.
 pub fn adopt(name: &LockName, kind: Kind, hold: &HoldKey, offered: &[u8], secret: &[u8], lease: Duration) -> Call {
     let marks = matches!(kind, Kind::Fair | Kind::FencedFair).then(|| fair::marks_key(name));
     let token = has_tokens(kind).then(|| fenced::token_key(name));

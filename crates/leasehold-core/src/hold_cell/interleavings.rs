@@ -68,7 +68,7 @@ fn an_end_that_is_not_told_by_the_watch_wakes() {
         let cell = cell();
         let watched = cell.clone();
         let watches = thread::spawn(move || {
-            // Only the answer is relied on, as a token of losses does.
+            // The model uses only the return value, as a loss token does.
             if EndWatch::new(watched.clone()).keep_with(&waker()) {
                 thread::park();
             }

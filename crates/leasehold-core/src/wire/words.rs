@@ -28,7 +28,7 @@ impl<'a> Words<'a> {
         self.count
     }
 
-    /// Returns whether there is no word.
+    /// Returns whether the list is empty.
     pub const fn is_empty(self) -> bool {
         self.count == 0
     }

@@ -27,7 +27,7 @@ pub struct InvalidPermitId;
 
 impl PermitId {
     /// The ids of the `permits` permits of a hold, in order. `hold` is the holder's id, `uuid:number`, as in
-    /// `Guard::holder_id` and in the losses of a guard. So a log with a holder's id identifies its permits.
+    /// `Guard::holder_id` and in the losses of a guard. A logged holder id therefore identifies its permits.
     ///
     /// # Examples
     ///
@@ -40,7 +40,7 @@ impl PermitId {
     /// ```
     #[doc(hidden)]
     pub fn of_hold(hold: impl AsRef<[u8]>, permits: u32) -> impl Iterator<Item = Self> {
-        // The client's mutex is held here, so this computes one digest per hold, not per permit.
+        // The caller holds the client's mutex, so compute one digest per hold, not one per permit.
         let digest = Sha1::from(hold).digest().bytes();
         let mut id = [0; ID_BYTES];
         id.copy_from_slice(&digest[..ID_BYTES]);
