@@ -49,7 +49,7 @@ impl Backoff {
         Self { shape: Shape::Linear { step, most }, attempts: None }
     }
 
-    /// The same pause after each failure.
+    /// A constant pause after each failure.
     pub const fn constant(pause: Duration) -> Self {
         Self { shape: Shape::Constant(pause), attempts: None }
     }

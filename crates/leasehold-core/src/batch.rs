@@ -10,8 +10,8 @@ use crate::wire;
 use leasehold_lua as lua;
 use std::sync::OnceLock;
 
-/// The maximum total weight of a batch, see [`Script::weight`]. A running script blocks the server. The limit bounds
-/// the delay of other clients to about 0.3 ms.
+/// The maximum total [weight](Script::weight) of a batch. A running script blocks the server. The limit bounds the
+/// delay of other clients to about 0.3 ms.
 pub const MOST: u32 = 64;
 
 /// The scripts that may run in one batch. Calls refer to them by position, starting at 1.

@@ -36,7 +36,7 @@ impl LossReason {
         Self::ShutDown,
     ];
 
-    /// The reason as one lower-case word, for metrics and logs.
+    /// The reason as a lower-case word, for metrics and logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::LeaseExpired => "lease_expired",

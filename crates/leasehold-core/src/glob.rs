@@ -38,7 +38,7 @@ pub fn escaped(text: &str) -> String {
     pattern
 }
 
-/// The length of the pattern's first element, which is not `*`, if it matches this byte.
+/// The length of the pattern's first element if it matches this byte. The element must not be `*`.
 fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
         [] => None,

@@ -37,9 +37,9 @@ pub struct HoldCell {
     pub(crate) max_hold_at: Instant,
     /// The hold was granted locally and is not on the server.
     degraded: AtomicBool,
-    /// The fencing token of the first grant; 0 if the kind has none.
+    /// The fencing token of the first grant; 0 if the kind has no tokens.
     token: AtomicU64,
-    /// The number of acknowledging replicas plus one; 0 if none were required.
+    /// The number of acknowledging replicas plus one; 0 if the hold required no replicas.
     acknowledged: AtomicU32,
     /// The runtime's attachment.
     attachment: OnceLock<Box<dyn Any + Send + Sync>>,
@@ -96,7 +96,7 @@ impl HoldCell {
         self.acquired_at
     }
 
-    /// The hold is lost at this instant unless it is renewed before.
+    /// The local deadline: the client loses the hold at this instant unless it renews the hold before.
     pub fn deadline(&self) -> Instant {
         match self.deadline.load(Ordering::Acquire) & !SEEN {
             NEVER => Instant::FAR_FUTURE,
@@ -123,12 +123,12 @@ impl HoldCell {
         self.degraded.store(degraded, Ordering::Release);
     }
 
-    /// The fencing token of the first grant, if the kind has one.
+    /// The fencing token of the first grant, if the kind has tokens.
     pub fn token(&self) -> Option<u64> {
         Some(self.token.load(Ordering::Acquire)).filter(|token| *token > 0)
     }
 
-    /// Number of replicas that acknowledged the last valid acquire or renewal; `None` if none were required.
+    /// Number of replicas that acknowledged the last valid acquire or renewal; `None` if the hold required no replicas.
     pub fn acknowledged(&self) -> Option<u32> {
         self.acknowledged.load(Ordering::Acquire).checked_sub(1)
     }
@@ -138,10 +138,10 @@ impl HoldCell {
         self.count.load(Ordering::Acquire)
     }
 
-    /// The end of the hold, or an expired deadline that the session has not processed yet. `None` while it is held.
+    /// The end of the hold, or an expired deadline that the session has not processed yet. `None` while the hold lasts.
     ///
-    /// Once this has returned an end, it never returns `None`, though the reason may change. A reply that another
-    /// thread reads at that moment cannot move a deadline that was seen to pass.
+    /// After an end, the method never returns `None` again, but the reason may change. A reply that another thread
+    /// reads at that moment cannot move a deadline that was seen to pass.
     pub fn ended(&self, now: Instant) -> Option<HoldEnd> {
         self.end.get().copied().or_else(|| self.has_passed(now).then(|| HoldEnd::Lost(self.reason_of_deadline())))
     }
@@ -279,7 +279,7 @@ impl EndWatch {
 
 impl Drop for EndWatch {
     fn drop(&mut self) {
-        // After the end the slab is empty, and a late watch sees the end itself.
+        // After the end the slab is empty, and a late watch reads the end from the cell.
         let take = |place| self.cell.watches().as_mut().and_then(|watches| watches.try_remove(place));
         let waker = self.place.and_then(take);
         drop(waker);

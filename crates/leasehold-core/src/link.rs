@@ -1,7 +1,7 @@
 //! The interface between the protocol and a server.
 //!
-//! A [`Link`] sends calls and receives notices. One implementation connects to Redis and Valkey, one to the embedded
-//! engine. The layers above cannot distinguish them, and every behaviour test runs on both.
+//! A [`Link`] sends calls and receives notices. The workspace implements links to Redis and Valkey, and to the embedded
+//! engine. The layers above cannot distinguish the implementations, and every behaviour test runs on each.
 
 mod in_script;
 
@@ -14,12 +14,12 @@ use std::sync::Weak;
 use std::time::Duration;
 use thiserror::Error;
 
-/// The proof that [`Link::settle`] found: whether an earlier call can still be applied.
+/// The result of [`Link::settle`]: whether the server can still apply an earlier call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "there is no third answer")]
 pub enum Settled {
-    /// No earlier call can be applied. The server answered a later command on the same connection, or confirmed the
-    /// connection's death.
+    /// The server can no longer apply an earlier call. The server answered a later command on the same connection, or
+    /// confirmed the connection's death.
     Proven,
     /// No proof is available, for example because `CLIENT KILL` is forbidden. A copy may still arrive for a while.
     Unproven,
@@ -43,8 +43,8 @@ pub enum LinkError {
     /// The call never left this process.
     #[error("{0}")]
     NotSent(String),
-    /// The server answered with an error, and no copy of the call can be applied. Earlier writes of a script remain:
-    /// see [`ServerError::proves_nothing_done`].
+    /// The server returned an error, and can apply no copy of the call. Earlier writes of a script remain: see
+    /// [`ServerError::proves_nothing_done`].
     #[error("refused by the server: {0}")]
     Refused(#[source] ServerError),
     /// The call may have been sent, and no reply arrived. The server may have applied it, or may still apply it.
@@ -173,7 +173,8 @@ impl ServerError {
             || self.lacks_the_command()
     }
 
-    /// Returns whether the call granted nothing and raised no count. The script may have made preparations, such as a place in a queue.
+    /// Returns whether the call granted nothing and raised no count. The script may already have added state, such as a
+    /// place in a queue.
     #[doc(hidden)]
     pub const fn proves_no_grant(&self) -> bool {
         self.ungranted
@@ -237,8 +238,7 @@ pub enum LinkEvent {
     },
     /// Another client's request for the lock. Holders that may linger subscribe to it.
     ///
-    /// Other kinds of locks publish the same text with another meaning, so the session interprets it by the
-    /// subscription.
+    /// Other kinds of locks publish this text with another meaning, so the session interprets it by the subscription.
     Wanted {
         /// The channel of the message.
         channel: Bytes,
@@ -263,7 +263,7 @@ pub enum LinkEvent {
         why: String,
         /// The time since the connection was lost.
         lost_for: Duration,
-        /// The server's slots, in order; `None` if there are no other servers.
+        /// The server's slots, in order; `None` outside of a cluster.
         slots: Option<Vec<u16>>,
     },
     /// The link dropped its connections to a server that owns no slots.
@@ -318,8 +318,7 @@ pub enum Arrival {
 
 /// Receives the arrivals of a link.
 pub trait Receiver: Send + Sync {
-    /// Drains `arrivals`, in order of arrival. Any thread may call this. Two threads may call it at the same time, in
-    /// any order.
+    /// Drains `arrivals`, in order of arrival. Threads may call the method concurrently, in any order.
     fn receive(&self, arrivals: &mut Vec<Arrival>);
 }
 
@@ -353,7 +352,7 @@ pub trait Link: Clone + Send + Sync + 'static {
     }
 
     /// Like [`Link::call`], for a call decided at `decided`. Sends nothing after a newer settling, which may have ruled
-    /// out this call. (A thread may be suspended between decision and call.)
+    /// out this call. The scheduler may suspend a thread between decision and call.
     fn call_decided(&self, decided: u64, call: Call) -> impl Future<Output = Result<Reply, LinkError>> + Send;
 
     /// Sends `call` as [`Link::call_decided`] does, without waiting. Returns an outcome that is already known. Any

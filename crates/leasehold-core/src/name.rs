@@ -17,8 +17,8 @@ pub const MAX_NAME_BYTES: usize = 1024;
 ///
 /// Clones share the text. Encoding a call builds its keys and channels.
 ///
-/// The layout is Redisson's: the lock's key is the name itself, and its channel is `redisson_lock__channel:{name}`. A
-/// name with an opening brace is its own hash tag and gets no additional braces.
+/// The layout matches Redisson's: the lock's key is the plain name, and its channel is `redisson_lock__channel:{name}`.
+/// A name with an opening brace is its own hash tag and gets no additional braces.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct LockName {
     /// The prefix and the name.
@@ -167,9 +167,9 @@ pub enum NameError {
         /// The length of prefix and name.
         bytes: usize,
     },
-    /// The name has the form of a key that belongs to another lock, such as its queue. Scripts of that lock would
-    /// delete this lock while it is held.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
+    /// The name has the form of another lock's key, such as its queue. Scripts of that lock would delete this lock
+    /// during a hold. See
+    /// [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error(
         "the lock {name:?} cannot be used: with its prefix it has the form `{form}`, which is reserved for keys \
          of other locks; use another name or prefix"

@@ -68,7 +68,7 @@ impl HoldNumber {
     /// The first number. No number is 0, so an `Option` needs no extra space.
     pub const FIRST: Self = Self(NonZeroU64::MIN);
 
-    /// The number after this one.
+    /// The next number.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
@@ -78,7 +78,7 @@ impl HoldNumber {
 /// Maximum length of a hold's name: a UUID, a colon, a number and a mark.
 pub(crate) const FIELD_BYTES: usize = 36 + 1 + wire::DIGITS + 1;
 
-/// A hold's name in the client. Its text is built when it is sent.
+/// A hold's name in the client. Encoding a call builds the text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum HoldName {
     /// `uuid:number`.

@@ -21,7 +21,7 @@ pub enum Plain {
 }
 
 impl Plain {
-    /// The server's compare-and-delete command, if it has one.
+    /// The server's compare-and-delete command, if available.
     pub fn delete_of(flavor: &str, version: &str) -> Option<Self> {
         let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
         let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));

@@ -37,14 +37,14 @@ impl<P: Copy + Ord, K: Copy + Ord + Hash> Queue<P, K> {
         self.heap.peek().map(|Reverse(entry)| *entry)
     }
 
-    /// Adds an entry. The key has none.
+    /// Adds an entry. The key must have no entry.
     pub(crate) fn insert(&mut self, priority: P, key: K) {
         let earlier = self.present.insert(key, priority);
         debug_assert!(earlier.is_none(), "a key has at most one entry");
         self.heap.push(Reverse((priority, key)));
     }
 
-    /// Removes the entry of a key, if there is one.
+    /// Removes the entry of a key, if any.
     pub(crate) fn remove(&mut self, key: K) {
         if self.present.remove(&key).is_none() {
             return;

@@ -22,7 +22,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// The integer. Decimal text counts, because the values of a hash are text.
+    /// The integer. Accepts decimal text, because the values of a hash are text.
     ///
     /// # Errors
     ///

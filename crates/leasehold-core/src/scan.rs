@@ -46,7 +46,7 @@ impl Scanned {
     ///
     /// # Errors
     ///
-    /// The reply is not one of `SCAN`.
+    /// The reply does not have the form of a `SCAN` reply.
     pub fn decode(reply: &Reply, process: String) -> Result<Self, DecodeError> {
         let [cursor, names] = reply.array()? else { return Err(DecodeError::new("a reply to SCAN", reply)) };
         let place = match cursor {

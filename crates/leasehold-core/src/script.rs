@@ -100,7 +100,7 @@ scripts! {
     FORCE_RELEASE: lock::FORCE_RELEASE = "lock/force_release" [lock] [holder publish channel];
     INSPECT: lock::INSPECT = "lock/inspect" [lock] [];
 
-    // The fair lock, without a fencing token and with one.
+    // The fair lock, without and with fencing tokens.
     FAIR_ACQUIRE: fair::ACQUIRE = "fair/acquire" [lock queue deadlines marks]
         [hold count lease waits placed not_after settings publish channel];
     FAIR_RELEASE: fair::RELEASE = "fair/release" [lock queue deadlines marks] [hold count settings publish channel];

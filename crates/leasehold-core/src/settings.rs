@@ -62,7 +62,7 @@ impl Default for HandOver {
     }
 }
 
-/// The settings of a fair lock's queue. All processes of a fleet must use the same values.
+/// The settings of a fair lock's queue. All processes of a fleet must use equal values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "the runtime builds it, and must decide on every field")]
 pub struct FairSettings {

@@ -22,7 +22,7 @@ mod of_loom {
         atomic::{AtomicBool, AtomicU32, AtomicU64},
     };
 
-    /// A value that is set once. loom lacks this type, so a flag of loom beside the value models the order.
+    /// A value that is set once. loom lacks this type, so a loom flag models the order.
     #[derive(Debug)]
     pub(crate) struct OnceLock<T> {
         value: Place<T>,

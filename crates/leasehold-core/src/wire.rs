@@ -97,7 +97,7 @@ pub enum Event<T> {
         /// The message.
         payload: Bytes,
     },
-    /// The server ended a subscription on its own, because the channel's slot moved to another node.
+    /// The server ended a subscription, because the channel's slot moved to another node.
     Unsubscribed {
         /// The channel.
         channel: Bytes,
@@ -108,9 +108,10 @@ pub enum Event<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "there is no third fate")]
 pub enum Fate {
-    /// None of its bytes were taken for writing.
+    /// The caller took no byte of the command for writing.
     NotSent,
-    /// At least one of its bytes was taken for writing. The server may have applied the command, or may still apply it.
+    /// The caller took at least one byte of the command for writing. The server may have applied the command, or may
+    /// still apply it.
     Unknown,
 }
 

@@ -69,7 +69,7 @@ pub struct Found {
     pub available: i64,
     /// The first holds.
     pub holds: Vec<Hold>,
-    /// The first waiters in the queue, the next one first.
+    /// The first waiters in the queue, next waiter first.
     pub waiters: Vec<Waiter>,
 }
 

@@ -39,7 +39,7 @@ impl KindProtocol for Latch {
         Acquired::decode_one_of(reply, &[1, 0, -4])
     }
 
-    /// A latch has no holder, so this is an inspection.
+    /// A latch has no holder, so an acquire only inspects the latch.
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
         inspect(give.name)
     }

@@ -13,7 +13,7 @@ pub enum Acquired {
         left: Duration,
         /// The server's time in milliseconds, if requested.
         time: Option<u64>,
-        /// The fencing token of the grant, if the kind has one.
+        /// The fencing token of the grant, if the kind has tokens.
         token: Option<u64>,
         /// Number of permits held by all clients, if the kind counts them.
         in_all: Option<u64>,

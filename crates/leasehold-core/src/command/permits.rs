@@ -128,7 +128,7 @@ pub fn given(reply: &Reply) -> Result<Vec<bool>, DecodeError> {
     }
 }
 
-/// Sets the capacity if it is not set. `operation` is a unique id.
+/// Sets the capacity unless a client has set it before. `operation` is a unique id.
 pub fn set(name: &LockName, capacity: u32, operation: &[u8], publish: &Bytes) -> Call {
     change(&script::PERMITS_SET, name, capacity, operation, publish)
 }

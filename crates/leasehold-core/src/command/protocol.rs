@@ -104,7 +104,7 @@ pub trait KindProtocol: Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "the session must handle each")]
 pub enum WaitPolicy {
-    /// A single waiter contends on the server. The next waiter contends after the release.
+    /// A single waiter contends on the server. After its grant, the next waiter waits for a release.
     Exclusive,
     /// A single waiter contends on the server. After its grant, the next waiter tries at once, because both may hold
     /// the lock.

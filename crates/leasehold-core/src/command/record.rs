@@ -10,7 +10,7 @@ use crate::script;
 use bytes::Bytes;
 use std::time::Duration;
 
-/// A client's description of itself.
+/// The description that a client publishes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "the runtime builds it")]
 pub struct ClientRecord {

@@ -64,12 +64,12 @@ impl KindProtocol for Semaphore {
     }
 }
 
-/// The channel that announces available permits. The leased semaphore uses the same channel.
+/// The channel that announces available permits. The leased semaphore shares this channel.
 pub(super) fn channel(name: &LockName) -> Bytes {
     name.prefixed("redisson_sc")
 }
 
-/// Sets the number of permits if it is not set. `operation` is a unique id.
+/// Sets the number of permits unless a client has set it before. `operation` is a unique id.
 pub fn set(name: &LockName, permits: u32, lifetime: Option<Duration>, operation: &[u8], publish: &Bytes) -> Call {
     let call = change(&script::SEMAPHORE_SET, name, operation).number(permits).millis(lifetime.unwrap_or_default());
     call.millis(MEMORY).arg(publish).arg(channel(name))

@@ -1,8 +1,8 @@
 //! The commands of the fenced store: values on the server, and registers for values elsewhere.
 //!
 //! A register stores the greatest presented fencing token and its owner. Present the token at the first read and at
-//! every write. With checks only at writes, an old holder can still write between the read and the write of a newer
-//! holder. The newer holder then overwrites that update.
+//! every write. With checks only at writes, an old holder can still write between a newer holder's read and write. The
+//! newer holder then overwrites that update.
 
 use crate::call::Call;
 use crate::name::LockName;
@@ -47,7 +47,7 @@ pub enum Fenced<T> {
 pub enum Written {
     /// The value is written.
     Now,
-    /// This write, or a later write of the same hold, was done before.
+    /// The hold has already performed this write, or a later write.
     Before,
 }
 
@@ -94,7 +94,7 @@ pub fn written(reply: &Reply) -> Result<Fenced<Written>, DecodeError> {
     })
 }
 
-/// Registers a token for a value guarded elsewhere, such as keys that the caller writes with its own commands.
+/// Registers a token for a value outside the store, such as keys that the caller writes directly.
 pub fn check(data: &LockName, claim: &Claim<'_>) -> Call {
     claim.shown(Call::of(&script::STORE_CHECK).key(fence_key(data)))
 }

@@ -1,4 +1,4 @@
-//! Models of a hold that one thread ends or renews while other threads read it. loom runs them in every order that the
+//! Models of a hold that one thread ends or renews while other threads read it. loom explores every order that the
 //! memory model allows.
 
 use super::*;

@@ -1,7 +1,7 @@
 //! Reserved names: keys and channels that belong to other locks.
 //!
-//! A lock with such a name would also be the queue, index or register of another lock. Scripts of that lock would
-//! change and delete it while it is held.
+//! A lock with a reserved name would also be the queue, index or register of another lock. Scripts of that lock would
+//! change and delete it during a hold.
 
 /// The prefixes of Redisson's keys and channels, and how error messages show them.
 const BEGINNINGS: [(&str, &str); 8] = [

@@ -14,7 +14,7 @@ const NUMBER_AT: usize = ID_BYTES - 4;
 
 /// The id of a permit: sixteen bytes on the server, 32 hexadecimal digits for people and JVMs.
 ///
-/// The ids derive from the hold's field, so every copy of an acquire names the same permits. The first twelve bytes are
+/// The ids derive from the hold's field, so every copy of an acquire requests identical ids. The first twelve bytes are
 /// from the SHA-1 of the field, which is unique. The last four bytes are the number of the permit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PermitId([u8; ID_BYTES]);

@@ -1,6 +1,6 @@
 //! The locks that a client's record lists as held or requested.
 //!
-//! They form one string of bounded length. An entry has a letter for the kind, and `h` for a hold or `w` for a wait.
+//! The locks form a string of bounded length. An entry has a letter for the kind, and `h` for a hold or `w` for a wait.
 //! The age, the renewed lease (both in milliseconds) and the owners follow. The names of the hold and the lock come
 //! last, each after its length. `lh65000;30000;7;38:6f0c…:35:stock` is a hold of a reentrant lock.
 
@@ -25,7 +25,7 @@ pub struct LockUse {
     /// The name of the hold; `None` for a waiting request.
     pub hold: Option<String>,
     /// The owners that this use blocks, by their numbers in the client. For a hold: the named owner that may re-enter
-    /// it. For a request: its own owner, and the owners in whose scopes it is made.
+    /// it. For a request: its own owner, and the owners whose scopes contain the request.
     pub owners: Vec<u64>,
     /// The age of the hold or request.
     pub lasted: Duration,
@@ -34,7 +34,7 @@ pub struct LockUse {
 }
 
 impl LockUse {
-    /// Returns whether both are the same use, regardless of age.
+    /// Returns whether both uses are equal, apart from their age.
     pub fn is_same(&self, other: &Self) -> bool {
         Self { lasted: other.lasted, ..self.clone() } == *other
     }
