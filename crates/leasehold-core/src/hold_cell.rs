@@ -39,7 +39,7 @@ pub struct HoldCell {
     degraded: AtomicBool,
     /// The fencing token of the first grant; 0 if the kind has no tokens.
     token: AtomicU64,
-    /// The number of acknowledging replicas plus one; 0 if the hold required no replicas.
+    /// The number of acknowledging replicas plus one; 0 if the hold required no acknowledgement.
     acknowledged: AtomicU32,
     /// The runtime's attachment.
     attachment: OnceLock<Box<dyn Any + Send + Sync>>,
@@ -128,7 +128,7 @@ impl HoldCell {
         Some(self.token.load(Ordering::Acquire)).filter(|token| *token > 0)
     }
 
-    /// Number of replicas that acknowledged the last valid acquire or renewal; `None` if the hold required no replicas.
+    /// Number of replicas that acknowledged the last valid acquire or renewal; `None` if the hold required no acknowledgement.
     pub fn acknowledged(&self) -> Option<u32> {
         self.acknowledged.load(Ordering::Acquire).checked_sub(1)
     }

@@ -263,7 +263,7 @@ pub enum LinkEvent {
         why: String,
         /// The time since the connection was lost.
         lost_for: Duration,
-        /// The server's slots, in order; `None` outside of a cluster.
+        /// The server's slots, in order; `None` without other servers.
         slots: Option<Vec<u16>>,
     },
     /// The link dropped its connections to a server that owns no slots.

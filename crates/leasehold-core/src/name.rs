@@ -168,8 +168,8 @@ pub enum NameError {
         bytes: usize,
     },
     /// The name has the form of another lock's key, such as its queue. Scripts of that lock would delete this lock
-    /// during a hold. See
-    /// [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
+    /// during a hold.
+    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error(
         "the lock {name:?} cannot be used: with its prefix it has the form `{form}`, which is reserved for keys \
          of other locks; use another name or prefix"
