@@ -1,10 +1,11 @@
 //! The steps of a session, for tests that replace the driver, and tests of its small parts.
 
 use super::*;
-use crate::call::Call;
 use crate::error::ReleaseError;
 use crate::session::request::AcquireOutcome;
 use std::task::Poll;
+
+mod client;
 
 /// The result of polling a request.
 #[derive(Debug)]
