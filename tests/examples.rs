@@ -194,7 +194,7 @@ fn opentelemetry() {
 fn paused_time() {
     let told = story("paused_time", None);
     let expected =
-        ["in sequence", "was lost after", "a day later", "half a minute without a server", "all stories took"];
+        ["in sequence", "was lost after", "a day later", "half a minute without a server", "all examples took"];
     assert_told(&told, &expected);
 }
 

@@ -172,6 +172,11 @@ impl Invariants {
             // A script that was refused a command has done what comes before that.
             Err(_) => self.fair_order.doubt(&lock_of(call)),
         }
+        if let ("ticket/adopt", Ok(Reply::Array(parts))) = (call.script().name(), result)
+            && let [Reply::Int(1), Reply::Int(left), token] = &parts[..]
+        {
+            self.was_adopted(world, call, Duration::from_millis(left.unsigned_abs()), token.int().ok());
+        }
         let Some((id, count)) = hold else { return };
         match result {
             Ok(Reply::Int(code @ (1..=4 | 6 | 7))) => self.was_released(world, call, &id, count, *code),
@@ -219,6 +224,22 @@ impl Invariants {
         }
         self.fair_order.leave(&id);
         self.grants.begin(lock, id, world.server.data_epoch, count > 1);
+    }
+
+    /// The hold of an adopter has replaced an offered hold on the server.
+    fn was_adopted(&mut self, world: &mut World, call: &Call, left: Duration, token: Option<i64>) {
+        let mut args = call.args().into_iter();
+        let [id, offered] = [args.next(), args.next()].map(|hold| Bytes::copy_from_slice(hold.expect("a hold")));
+        let lock = lock_of(call);
+        if let Some(token) = token.filter(|token| *token > 0) {
+            self.tokens.check(world, &lock, &id, token);
+            self.tokens.issue(lock.clone(), token);
+        }
+        self.exclusion.check_grant(world, call.script().name(), &lock, &id);
+        self.grants.hand_over(lock.clone(), &id, world.client_of(&id));
+        self.grants.release(offered);
+        self.grants.begin(lock, id.clone(), world.server.data_epoch, false);
+        self.was_promised(world, &id, left);
     }
 
     /// The server says to whom it has granted something how much of the lease is left.

@@ -89,7 +89,7 @@ pub(crate) struct RunOptions {
     /// `run` still prints errors and the command's output.
     #[arg(long, short)]
     pub(crate) quiet: bool,
-    /// Exit code if the lock is busy or the job already done
+    /// Exit code for a busy lock or a done job
     #[arg(long, short = 'E', value_name = "CODE", default_value_t = failure::Exit::Busy as u8)]
     pub(crate) busy_exit: u8,
     /// Stop the command after this time and release the lock

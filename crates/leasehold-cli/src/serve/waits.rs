@@ -338,6 +338,6 @@ mod tests {
         let shape = shape(&graph);
         assert_eq!(shape.len(), 5, "{shape:?}");
         assert_eq!(shape[4], "lock depth-4 a one");
-        assert!(graph.lines()[0].cells[5].text.contains("circle"));
+        assert!(graph.lines()[0].cells[5].text.contains("cycle"));
     }
 }

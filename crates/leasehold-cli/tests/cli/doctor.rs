@@ -68,7 +68,7 @@ fn service_is_judged_by_its_own_profile() {
         examined_at(&service.url())
     };
     for (name, told) in
-        [("dragonfly", "Dragonfly: no WAIT"), ("kvrocks", "Kvrocks: not tried"), ("garnet", "Garnet: no WAIT")]
+        [("dragonfly", "Dragonfly: no WAIT"), ("kvrocks", "Kvrocks: not tested"), ("garnet", "Garnet: no WAIT")]
     {
         let done = examined_as(name);
         assert!(done.stdout.contains(&format!("note   service      {told}")), "{name}: {done:?}");

@@ -165,7 +165,7 @@ fn permit_of_no_known_process_is_told_with_the_reason() {
     server.command(&["ZADD", "{x}:timeout", "4102444800000", "a JVM's permit 1"]);
     let done = leasehold(&server).args(["inspect", "x"]).finish();
     assert!(done.code() == 0 && done.stdout.contains("2 available, 1 held"), "{done:?}");
-    assert!(done.line().contains("unknown process of 1 permit: it is not announced"), "{done:?}");
+    assert!(done.line().contains("unknown process of 1 permit: the process is not announced"), "{done:?}");
     let _announced = crate::support::held(&server, &["other"]);
     until_announced(&server, "other");
     let url = format!("redis://app:secret@127.0.0.1:{}", server.port());

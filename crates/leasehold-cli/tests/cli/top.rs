@@ -35,7 +35,7 @@ fn locks_of_every_kind_are_drawn_and_garbage_is_not() {
     // One look, so that the picture stands still.
     let words = ["--every", "1h", "--sort", "name"];
     let screen = Screen::of_top(&server, &words, 190, 12);
-    screen.shows("simple");
+    screen.shows(" old: ");
     let lines = screen.lines();
     assert!(
         lines[0].contains("old: 6 locks, 5 held, 2 waiting, 2 with problems; * on redis://127.0.0.1:"),
@@ -268,7 +268,7 @@ fn enter_inspects_the_selected_lock_and_follows_it() {
     let server = Server::start();
     fill(&server);
     let mut screen = Screen::of_top(&server, &["--sort", "name"], 120, 12);
-    screen.shows("simple");
+    screen.shows(" old: ");
     // The second row.
     screen.types("\u{1b}[B\u{1b}[B\r");
     screen.shows("catalogue: held (read-write lock)");

@@ -39,7 +39,7 @@ impl World {
     /// Whether the owner of a guard has asked for its lock with `max_hold` and read no grant. The hold that this began may go on.
     pub(crate) fn asked_with_limit(&self, guard: &Guard) -> bool {
         let tasks = self.clients[guard.client].tasks.iter();
-        let unread = tasks.filter(|task| matches!(task.outcome, None | Some(Outcome::Dropped)));
+        let unread = tasks.filter(|task| !matches!(task.outcome, Some(Outcome::Granted(_))));
         let mut wishes = unread.filter_map(|task| match &task.kind {
             TaskKind::Acquire(wish) => Some(wish),
             TaskKind::Release { .. } | TaskKind::Offer { .. } | TaskKind::Adopt(_) => None,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
-/// Sells one unit. Returns `false` if the stock is empty.
+/// Sells a unit. Returns `false` if the stock is empty.
 async fn buy(client: &Client, db: &SqlitePool, item: i64) -> Result<bool, Failed> {
     let lock = client.fair_lock(format!("item:{item}"));
     let bought = lock.acquire().wait(Duration::from_secs(20)).with(async |_held| {
