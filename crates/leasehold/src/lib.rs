@@ -9,16 +9,16 @@
 //!
 //! let guard = stock.acquire().await?; // renewed until the release
 //! guard.run(count_the_stock()).await?; // stopped if the lock is lost
-//! guard.release().await?; // fails if the lock was not held to the end
+//! guard.release().await?; // fails if the lock was lost before
 //! # Ok(()) }
 //! ```
 //!
-//! Tests and first experiments need no server: use `Client::embedded()` with the feature `embedded`.
+//! For tests and first experiments without a server, use `Client::embedded()` with the feature `embedded`.
 //!
 //! # Guarantees
 //!
-//! At most one owner at a time *believes* that it holds a lock. A guard is lost by its local clock before the server can grant the lock to another
-//! owner. The assumptions: the server keeps its data, its clock does not step forward, and the rates of both clocks differ by less than 1 %.
+//! At most one owner at a time *believes* that it holds a lock. By its local clock, a guard is lost before the server can grant the lock to another
+//! owner. This assumes that the server keeps its data, that its clock does not step forward, and that the rates of both clocks differ by less than 1 %.
 //!
 //! No lease can stop a process that was paused beyond the end of the lease. A failover to a replica can lose a lock. If a stale write
 //! would be a disaster, use a fencing token that the store checks.
@@ -31,7 +31,7 @@
 //! | the default | [`Client::lock`] |
 //! | first come, first served | [`Client::fair_lock`] |
 //! | a store that checks fencing tokens | [`Client::fenced_lock`] and [`fence`] |
-//! | long reads by many, few writes | [`Client::read_write_lock`] |
+//! | many long reads, few writes | [`Client::read_write_lock`] |
 //! | several locks in one step | [`Client::multi_lock`] |
 //! | millions of small resources | [`Client::striped_lock`] |
 //! | at most *n* holders at once | [`Client::semaphore`] |
@@ -39,14 +39,14 @@
 //! | one leader among all instances | [`Client::leader`] |
 //! | a scheduled job that runs in one instance | [`Client::once`] |
 //! | a held lock that moves to another process | [`Guard::into_ticket`] and [`Client::adopt`] |
-//! | to survive the loss of a server and its data | [`QuorumLock`]; on a primary with replicas [`Acquire::durable`] |
+//! | a lock that survives the loss of a server and its data | [`QuorumLock`]; on a primary with replicas [`Acquire::durable`] |
 //! | holds of milliseconds, or no Pub/Sub | [`Client::spin_lock`] |
 //! | keys shared with go-zero, or with an `RSemaphore` of JVMs | [`Client::simple_lock`], [`Client::bare_semaphore`] |
 //!
 //! # Using a client
 //!
 //! - Build one [`Client`] for each server, clone it freely, and await [`Client::shutdown`] at the end.
-//! - Run long work under [`Guard::run`] or [`Lock::with`], so that a loss stops it. Always check the result of [`Guard::release`].
+//! - Run long work under [`Guard::run`] or [`Lock::with`], which stop it after a loss. Always check the result of [`Guard::release`].
 //! - Threads without a runtime use [`blocking`].
 //! - Tests use [`Client::embedded`], optionally with a manual clock: see [`embedded`].
 //! - Metrics and traces have fixed names: see [`telemetry`].
@@ -101,7 +101,7 @@ pub use leasehold_core::command::permits::PermitId;
 pub use leasehold_core::error::{HoldEnd, LossReason};
 pub use leasehold_core::link::ServerInfo;
 pub use leasehold_core::session::{ClientStats, Fallback};
-/// Runs an `async fn` in one of many processes for each period of a schedule.
+/// Runs an `async fn` once per period of a schedule, in only one of many processes.
 ///
 /// # Examples
 ///
@@ -110,13 +110,13 @@ pub use leasehold_core::session::{ClientStats, Fallback};
 /// use leasehold::{Client, WithError};
 /// use std::time::{Duration, SystemTime, UNIX_EPOCH};
 ///
-/// /// Each of five pods calls it at each full hour.
+/// /// Each of five pods calls this function every hour on the hour.
 /// #[leasehold::once(name = "invoices", every = "1h")]
 /// async fn send_invoices(client: &Client) -> std::io::Result<()> {
 ///     Ok(())
 /// }
 ///
-/// /// A cron library calls it with the scheduled time.
+/// /// A cron library calls this function with the scheduled time.
 /// #[leasehold::once(name = format!("report:{region}"), period = Period::at(scheduled))]
 /// async fn report(client: &Client, region: &str, scheduled: SystemTime) -> usize {
 ///     region.len()
@@ -127,8 +127,8 @@ pub use leasehold_core::session::{ClientStats, Fallback};
 /// let scheduled = UNIX_EPOCH + Duration::from_secs(1_795_694_400);
 /// match report(&client, "north", scheduled).await? {
 ///     Occurrence::Ran(pages) => assert_eq!(pages, 5),
-///     Occurrence::AlreadyDone => println!("another pod has done it"),
-///     Occurrence::Elsewhere(holder) => println!("{} is at it", holder.id),
+///     Occurrence::AlreadyDone => println!("another pod has done the job"),
+///     Occurrence::Elsewhere(holder) => println!("{} is running the job", holder.id),
 /// }
 /// assert_eq!(report(&client, "north", scheduled).await?, Occurrence::AlreadyDone);
 /// # Ok::<(), WithError<usize>>(()) }).unwrap();
@@ -207,9 +207,9 @@ pub mod embedded {
     };
 }
 
-/// Mistakes that must not compile.
+/// Mistakes that the compiler rejects.
 ///
-/// A guard is released once.
+/// Releasing a guard twice.
 ///
 /// ```compile_fail,E0382
 /// async fn twice(guard: leasehold::Guard) -> Result<(), leasehold::Error> {
@@ -218,7 +218,7 @@ pub mod embedded {
 /// }
 /// ```
 ///
-/// An acquire must be awaited, a guard must be kept, and settings must be passed to a builder.
+/// An acquire that is not awaited, a guard that is dropped at once, and settings that no builder receives.
 ///
 /// ```compile_fail
 /// #![deny(unused_must_use)]

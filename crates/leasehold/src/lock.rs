@@ -21,13 +21,13 @@ use std::time::Duration;
 
 /// A lock: at most one owner holds it at a time, across all processes that use its server.
 ///
-/// This is the reentrant lock unless `K` is another [kind](crate::kind). [`FairLock`](crate::FairLock), [`FencedLock`](crate::FencedLock),
+/// By default the lock is reentrant; `K` selects another [kind](crate::kind). [`FairLock`](crate::FairLock), [`FencedLock`](crate::FencedLock),
 /// [`SpinLock`](crate::SpinLock), [`SimpleLock`](crate::SimpleLock), [`ReadLock`](crate::ReadLock) and [`WriteLock`](crate::WriteLock) are
-/// aliases of this type with the same methods. So are [`BareSemaphore`](crate::BareSemaphore) and [`Semaphore`](crate::Semaphore), whose
+/// aliases of this type with the same methods. [`BareSemaphore`](crate::BareSemaphore) and [`Semaphore`](crate::Semaphore) are aliases, too; their
 /// acquires take permits.
 ///
-/// **When to use it:** for work of unknown length that must not run twice at once. The background renews the lease until the guard's end,
-/// and the guard reports a lost lock. **When not:** if waiters must be served in order ([`FairLock`](crate::FairLock)), or if a stale
+/// **When to use it:** for work of unknown length that must not run twice at once. The background renews the lease while the guard lives,
+/// and the guard reports a loss. **When not:** if waiters must be served in order ([`FairLock`](crate::FairLock)), or if a stale
 /// write must be impossible rather than unlikely ([`FencedLock`](crate::FencedLock)). No lease can stop a holder that was paused for
 /// longer than the lease. See [docs/safety.md](https://github.com/leasehold/leasehold/blob/main/docs/safety.md).
 ///
@@ -118,8 +118,8 @@ impl<K: LockKind> Lock<K> {
         self.spec.name()
     }
 
-    /// Counts this lock's metrics under `class`, such as `orders`. Use few classes: a client keeps the series of each class for its whole
-    /// life. Do not derive a class from lock names, which are unbounded. Default: `default`.
+    /// Counts this lock's metrics under `class`, such as `orders`. Use few classes: a client never drops the series of a
+    /// class. Do not derive a class from lock names, which are unbounded. Default: `default`.
     #[must_use]
     pub fn class(self, class: impl AsRef<str>) -> Self {
         Self::of(self.spec.with_class(class.as_ref()))
@@ -142,10 +142,10 @@ impl<K: SupportsFallback> Lock<K> {
     /// Sets what an acquire does after the server was unreachable for `unreachable_after`. Default: the client's
     /// [`fallback`](crate::ClientBuilder::fallback), which is [`Fallback::Fail`] by default.
     ///
-    /// **When to use it:** [`Fallback::Local`] if exclusion within this process is better than a stop, and a second holder in another process
-    /// only duplicates work. [`Fallback::PassThrough`] if the lock only saves work. **When not:** if two holders do harm. Fenced and fair
+    /// **When to use it:** [`Fallback::Local`] if exclusion within this process is better than an outage, and a second holder in another process
+    /// only duplicates work. [`Fallback::PassThrough`] if the lock only avoids duplicate work. **When not:** if two concurrent holders do harm. Fenced and fair
     /// locks, durable acquires and semaphores do not support a fallback. A group ([`MultiLock`](crate::MultiLock),
-    /// [`QuorumLock`](crate::QuorumLock)), a leader and [`Client::once`](crate::Client::once) ignore it, and fail while a required server is
+    /// [`QuorumLock`](crate::QuorumLock)), a leader and [`Client::once`](crate::Client::once) ignore the fallback, and fail while a required server is
     /// unreachable.
     ///
     /// [`Guard::is_degraded`] reports whether a guard was granted without the server.
@@ -156,10 +156,10 @@ impl<K: SupportsFallback> Lock<K> {
 }
 
 impl Lock {
-    /// Keeps the lock on the server for up to `longest` after the last guard's release, so that the next acquire of this client costs no
+    /// Keeps the lock on the server for up to `longest` after the last guard's release, which saves the next acquire of this client its
     /// command. Default: the client releases the lock at once.
     ///
-    /// **When to use it:** if one process acquires the same lock repeatedly with short pauses, and other processes seldom need it.
+    /// **When to use it:** if one process acquires a lock repeatedly with short pauses, and other processes seldom need it.
     /// [`DEFAULT_LINGER`](crate::DEFAULT_LINGER) is 50 ms. **When not:** if JVMs often need the lock, or if acquires are more than two
     /// seconds apart. The first hold starts a subscription; only later holds linger.
     ///

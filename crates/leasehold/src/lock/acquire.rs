@@ -58,7 +58,7 @@ pub struct Acquire<K: LockKind = Reentrant> {
     pub(crate) reenter: Option<HoldNumber>,
     /// The hold of the other half of a read-write lock.
     pub(crate) beside: Option<HoldNumber>,
-    /// Whether a lease that the program sets is renewed.
+    /// Whether the client renews a lease that the program sets.
     pub(crate) renewed: bool,
     permits: u32,
     backoff: Option<Arc<Backoff>>,
@@ -91,9 +91,9 @@ impl<K: LockKind> Acquire<K> {
     /// [`default_wait`](crate::ClientBuilder::default_wait), or no limit.
     ///
     /// The last attempt takes up to one [`command_timeout`](crate::ClientBuilder::command_timeout), and the rollback of a failed attempt up to
-    /// another one. Before it returns the error, the client gives up its place in the queue of a fair lock, or its mark as a preferred writer. They
-    /// would block the next try. If the server does not confirm that in time, the error is [`Error::OutcomeUnknown`]. Looking up the holder for the
-    /// error takes up to one more command timeout.
+    /// a second command timeout. The rollback also removes the place in the queue of a fair lock, or the mark of a preferred writer, which
+    /// would block the next try. If the server does not confirm the rollback in time, the error is [`Error::OutcomeUnknown`]. Looking up the
+    /// holder for the error takes up to a third command timeout.
     ///
     /// During a known outage the acquire also waits for the server: for its whole wait, but at most for
     /// [`unreachable_after`](crate::ClientBuilder::unreachable_after). Without its own wait, an acquire fails as soon as the outage has
@@ -103,8 +103,8 @@ impl<K: LockKind> Acquire<K> {
         self
     }
 
-    /// Limits the wait to the time before `deadline`, such as the deadline of the request that needs the lock. Otherwise like
-    /// [`wait`](Self::wait): a deadline in the past makes one attempt. The deadline is an instant of tokio's clock; a
+    /// Limits the wait to the time before `deadline`, such as the deadline of the request that needs the lock. Like
+    /// [`wait`](Self::wait), a deadline in the past makes one attempt. The deadline is an instant of tokio's clock; a
     /// [`std::time::Instant`] converts into it.
     ///
     /// # Examples
@@ -166,7 +166,7 @@ impl<K: LockKind> Acquire<K> {
         let wish = self.wish(patience)?;
         let watch = Watch::new(&self.spec);
         let mut acquiring = attempt::acquire(self.spec.handle(), wish);
-        // Entering the span here avoids a wrapper future, which would contain a second copy of this one.
+        // Entering the span here avoids a wrapper future, which would double the size of this future.
         let result = poll_fn(|cx| watch.span.in_scope(|| Pin::new(&mut acquiring).poll(cx))).await;
         let waited = self.spec.handle().clock.now_in_process().since(begun);
         watch.end(waited, &result);
@@ -291,8 +291,8 @@ impl<K: Leased> Acquire<K> {
         self
     }
 
-    /// Limits how long the lock is held. After this time the lock is lost with the reason `MaxHold`, and the client stops renewing its lease. So a
-    /// forgotten guard cannot keep the lock. The time starts with the first grant; a re-entry does not change it.
+    /// Limits how long the lock is held. After this time the lock is lost with the reason `MaxHold`, and the client stops renewing its lease. A
+    /// forgotten guard therefore cannot block the lock. The time starts with the first grant; a re-entry does not change it.
     pub const fn max_hold(mut self, most: Duration) -> Self {
         self.max_hold = Some(most);
         self
@@ -300,20 +300,20 @@ impl<K: Leased> Acquire<K> {
 }
 
 impl<K: Owned> Acquire<K> {
-    /// Grants the lock only after the replicas have acknowledged it, so that a failover to one of these replicas keeps the lock.
+    /// Grants the lock only after replicas have acknowledged it. A failover to one of these replicas keeps the lock.
     ///
     /// If too few replicas acknowledge the grant, the client rolls it back and returns [`Error::NotReplicated`], regardless of the wait. Re-entries
-    /// and renewals have the same condition. A renewal with too few acknowledgements does not extend the deadline, and the client retries until the
+    /// and renewals also need the acknowledgements. A renewal with too few acknowledgements does not extend the deadline, and the client retries until the
     /// lease ends. Releases do not wait. `within` is truncated to milliseconds and may be up to a quarter of the lease. It adds to the command
     /// timeout, even if the lock is busy.
     ///
     /// A lock with a [`fallback`](crate::Lock::fallback) cannot be durable. A durable re-entry fails with [`Error::NotReplicated`] if the owner's
-    /// hold was granted without the server, even after the server has confirmed it. Such a re-entry writes nothing that a replica could acknowledge.
+    /// hold was granted without the server, even after the server has confirmed it: the re-entry writes nothing that a replica could acknowledge.
     ///
-    /// With [`ClientBuilder::fsync`](crate::ClientBuilder::fsync), the acknowledgements are of disks, and the primary's disk is required, too:
-    /// then `at_least` may be 0.
+    /// With [`ClientBuilder::fsync`](crate::ClientBuilder::fsync), disks must acknowledge the grant, including the primary's disk;
+    /// `at_least` may then be 0.
     ///
-    /// This narrows the window in which a failover loses the lock, but does not close it: `WAIT` is not a consensus
+    /// Durability narrows the window in which a failover loses the lock, but does not close it: `WAIT` is not a consensus
     /// protocol, and a failover may promote a replica without the acknowledged write. See
     /// [docs/safety.md](https://github.com/leasehold/leasehold/blob/main/docs/safety.md).
     ///
@@ -364,8 +364,8 @@ impl<K: Keepable> Acquire<K> {
     /// # let client = leasehold::Client::embedded();
     /// let report = client.lock("report");
     /// let guard = report.acquire().keep_busy_for(Duration::from_secs(300)).await?;
-    /// guard.release().await?; // done in a moment
-    /// assert!(report.try_acquire().await?.is_none(), "and done for five minutes");
+    /// guard.release().await?; // the job was short
+    /// assert!(report.try_acquire().await?.is_none(), "the lock stays busy for five minutes");
     /// # Ok::<(), leasehold::Error>(()) }).unwrap();
     /// ```
     pub const fn keep_busy_for(mut self, least: Duration) -> Self {
@@ -421,17 +421,17 @@ impl<K: LockKind> std::fmt::Debug for Acquire<K> {
     }
 }
 
-/// The caller's limit of a wait.
+/// The limit of a wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wait {
-    /// From the first poll on.
+    /// Measured from the first poll.
     For(Duration),
-    /// By tokio's clock, whatever clock the client has.
+    /// An instant of tokio's clock, regardless of the client's clock.
     Until(Instant),
 }
 
 impl Wait {
-    /// Returns the rest of the wait, at the first poll.
+    /// Returns the remaining wait at the first poll.
     pub(crate) fn left(self) -> Duration {
         match self {
             Self::For(wait) => wait,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// Acquires a lock. The request is boxed, so that it moves as one pointer from the caller into the session.
+/// Acquires a lock. The request is boxed: it moves as one pointer from the caller into the session.
 pub(crate) fn acquire(
     handle: &Arc<Handle>,
     wish: Box<AcquireRequest>,
@@ -22,7 +22,7 @@ pub(crate) fn acquire(
     request(handle, backoff, |session, now| session.acquire(now, wish), Session::poll_acquire, Session::abandon_acquire)
 }
 
-/// Releases a guard. After the first poll the release continues even if the future is dropped.
+/// Releases a guard. After the first poll, a drop of the future does not stop the release.
 pub(crate) fn release(
     handle: &Arc<Handle>,
     hold: HoldNumber,
@@ -32,7 +32,7 @@ pub(crate) fn release(
     request(handle, None, begin, Session::poll_release, Session::abandon_release)
 }
 
-/// Extends a lease. After the first poll the call continues even if the future is dropped.
+/// Extends a lease. After the first poll, a drop of the future does not stop the call.
 pub(crate) fn extend(
     handle: &Arc<Handle>,
     hold: HoldNumber,
@@ -55,7 +55,7 @@ pub(crate) fn offer(
     request(handle, None, begin, Session::poll_offer, Session::abandon_offer)
 }
 
-/// Adopts a hold. A drop releases a hold that was adopted.
+/// Adopts a hold. A drop releases the adopted hold.
 pub(crate) fn adopt(
     handle: &Arc<Handle>,
     wish: AdoptRequest,
@@ -77,9 +77,9 @@ pub(crate) fn pause(handle: &Arc<Handle>, pause: Duration) -> impl Future<Output
     request(handle, None, begin, poll, |session, _, ticket| session.end_pause(ticket))
 }
 
-/// Begins a request at the first poll of the future, and abandons it at the drop. A drop only updates the session, without a runtime.
+/// Begins a request at the first poll, and abandons it on drop. A drop only updates the session, without a runtime.
 ///
-/// A hundred thousand of these futures may wait at a time. The future of an `async fn` would store most values that live across awaits twice.
+/// Hand-written, because a hundred thousand of these futures may wait: an `async fn` stores most values that live across awaits twice.
 fn request<T>(
     handle: &Arc<Handle>,
     backoff: Option<Arc<Backoff>>,

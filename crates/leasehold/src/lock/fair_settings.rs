@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// The timeouts of the queues of fair locks, for [`ClientBuilder::fair`](crate::ClientBuilder::fair).
 ///
-/// **All clients that share a fair lock need the same values.** A client with other values considers waiters dead too early or too late. The
+/// **All clients that share a fair lock need the same values.** A client with different values declares waiters dead too early or too late. The
 /// builder validates the values; their order does not matter.
 ///
 /// # Examples
@@ -35,7 +35,7 @@ impl FairSettings {
         Self::default()
     }
 
-    /// Sets how long a process may be silent before its waiters lose their places. From 200 ms to an hour. Default: 2 s.
+    /// Sets how long a process may be silent before its waiters lose their queue positions. From 200 ms to an hour. Default: 2 s.
     pub const fn liveness_timeout(mut self, timeout: Duration) -> Self {
         self.times.liveness_timeout = timeout;
         self
@@ -48,7 +48,7 @@ impl FairSettings {
         self
     }
 
-    /// Sets how long a free lock is offered to the next waiter, whose process is alive but does not take the lock. From 100 ms to an hour.
+    /// Sets how long the server offers a free lock to the next waiter, if its process is alive but does not acquire it. From 100 ms to an hour.
     /// Default: 2 s.
     pub const fn offer_timeout(mut self, timeout: Duration) -> Self {
         self.times.offer_timeout = timeout;
@@ -63,7 +63,7 @@ impl FairSettings {
         self
     }
 
-    /// Returns the values in the form of the scripts.
+    /// Converts the values into arguments of the scripts.
     pub(crate) fn to_wire(self) -> Wire {
         Wire { heartbeat_interval: self.heartbeat_interval.unwrap_or(self.times.liveness_timeout / 4), ..self.times }
     }

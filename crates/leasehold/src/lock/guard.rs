@@ -26,14 +26,14 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// A hold of a lock by one acquire. A guard borrows nothing, and can move between tasks and threads.
+/// A hold of a lock by one acquire. A guard can move between tasks and threads.
 ///
-/// The guard has a local deadline before the end of the lease on the server. Its clock also counts suspensions of the machine. If the
-/// deadline passes without a renewal, the guard is lost, and no later reply revives it.
+/// The guard's local deadline is earlier than the end of the lease on the server. Its clock also counts suspensions of the machine. If the
+/// deadline passes without a renewal, the guard is lost for good, even if a later reply renews the lease.
 ///
 /// # Storing a guard
 ///
-/// `Guard` is the guard of a [`Lock`]. Guards of other kinds have the [kind](crate::kind) as a parameter. Groups have a
+/// Guards of other kinds have the [kind](crate::kind) as a type parameter. Acquires of groups return a
 /// [`MultiGuard`](crate::group::MultiGuard) or a [`QuorumGuard`](crate::group::QuorumGuard).
 ///
 /// ```
@@ -47,7 +47,7 @@ use std::time::Duration;
 ///
 /// # Dropping a guard
 ///
-/// The background releases a dropped guard at once, but the program does not see whether the lock was lost. Prefer [`Guard::release`].
+/// The background releases a dropped guard at once, but does not report whether the lock was lost. Prefer [`Guard::release`].
 ///
 /// The release after a drop needs a running process. Dropping the last handle of a client waits up to 250 ms for the release. **If a client
 /// outlives `main`, such as in a `static`, or `main` calls [`std::process::exit`], await [`Client::shutdown`](crate::Client::shutdown) at
@@ -60,9 +60,9 @@ pub struct Guard<K: LockKind = Reentrant> {
     hold: HoldNumber,
     cell: Arc<HoldCell>,
     renewed: bool,
-    /// Whether the drop has nothing left to do.
+    /// Whether the drop is a no-op.
     spent: bool,
-    /// Whether a thread acquired the guard, so that its drop waits for the release.
+    /// Whether a thread acquired the guard; its drop then waits for the release.
     waits: bool,
 }
 
@@ -177,7 +177,7 @@ impl<K: LockKind> Guard<K> {
     /// Once the future has been polled, the release is completed even if the future is dropped; only the result is lost. A future that is
     /// never polled releases the lock like a dropped guard.
     pub async fn release(self) -> Result<(), Error> {
-        // Boxed, because the future of a task would otherwise reserve space for the release while it waits for the lock.
+        // Boxed: otherwise the task's future reserves space for the release while it waits for the lock.
         Box::pin(self.released()).await
     }
 
@@ -187,7 +187,7 @@ impl<K: LockKind> Guard<K> {
         let (spec, class) = (self.lock.spec(), self.lock.spec().metrics());
         let mut end = GuardEnd { spec, how: &class.dropped, held_for: self.held_for() };
         let mut releasing = attempt::release(spec.handle(), self.hold, self.renewed);
-        // Entering the span here avoids a wrapper future, which would contain a second copy of this one.
+        // Entering the span here avoids a wrapper future, which would double the size of this future.
         let result = poll_fn(|cx| span.in_scope(|| Pin::new(&mut releasing).poll(cx))).await;
         end.how = match &result {
             Ok(()) => &class.released,
@@ -234,7 +234,7 @@ impl<K: LockKind> Guard<K> {
         }
     }
 
-    /// Returns the loss of the lock, if the client knows of one, or if the local deadline has passed.
+    /// Returns the loss of the lock: a loss that the client knows of, or the passed local deadline.
     fn loss(&self) -> Option<Lost> {
         match self.cell.ended(self.lock.spec().handle().clock.now())? {
             HoldEnd::Lost(reason) => Some(Lost::new(self.lock.name(), reason)),
@@ -244,10 +244,10 @@ impl<K: LockKind> Guard<K> {
 }
 
 impl<K: Movable> Guard<K> {
-    /// Ends this guard, and returns a ticket with which one other process can [adopt](crate::Client::adopt) the held lock, within `life`.
+    /// Ends this guard, and returns a ticket with which another process can [adopt](crate::Client::adopt) the held lock, within `life`.
     ///
     /// The lock stays held. This client no longer renews it, and tokens of
-    /// this guard are cancelled. A lock that nobody adopts is free after `life`, or after the rest of the current lease if that is longer.
+    /// this guard are cancelled. An unadopted lock is free after `life`, or after the rest of the current lease if that is longer.
     /// `life` has the limits of a lease and is truncated to milliseconds; [`max_hold`](Acquire::max_hold) of this guard also limits it.
     ///
     /// # Errors
@@ -257,7 +257,7 @@ impl<K: Movable> Guard<K> {
     /// - [`Error::NotMovable`] if the hold count is not 1, or if the lock is durable, stays busy after its release, or was granted without the
     ///   server;
     /// - [`Error::Lost`] if the lock was lost;
-    /// - [`Error::OutcomeUnknown`] if no reply arrived. Nobody has a ticket then, so nobody can adopt the lock;
+    /// - [`Error::OutcomeUnknown`] if no reply arrived. No process has a ticket then, so no process can adopt the lock;
     /// - [`Error::Unreachable`], [`Error::Refused`] and [`Error::Invalid`].
     ///
     /// # Cancel safety
@@ -292,7 +292,7 @@ impl<K: Owned> Guard<K> {
 
     /// Acquires the lock again as the same owner.
     ///
-    /// This waits for the server, but never for the lock. It is the only way to re-enter a lock that was acquired without an owner.
+    /// Waits for the server, but never for the lock. Only this method can re-enter a lock that was acquired without an owner.
     ///
     /// # Errors
     ///
@@ -312,7 +312,7 @@ impl<K: Leased> Guard<K> {
     /// Sets the lease to at least `lease` from now on, with one command. A lease is never shortened. `lease` is truncated to milliseconds.
     ///
     /// **When to use it:** with a fixed [`lease`](Acquire::lease), if the work takes longer than planned. Without another extension the lock
-    /// is lost after `lease`. A lock without a fixed lease is renewed anyway; an extension only adds a reserve for a known outage, such as
+    /// is lost after `lease`. The client renews a lock without a fixed lease anyway; an extension only bridges a planned outage, such as
     /// the restart of the server. Its later renewals keep the client's lease.
     ///
     /// The extension applies to all guards of the hold. The local deadline is slightly earlier than the end of the lease, as after an acquire,
@@ -359,9 +359,9 @@ impl<K: Leased> Guard<K> {
 
     /// Completes when less than a third of the lease remains, or when the lock is lost.
     ///
-    /// The client renews a lease after a third of it. So this means that renewals have failed for another third: the server is
-    /// unreachable or refuses them. Now the work can still save its state, or stop before [`lost`](Guard::lost). [`Guard::remaining`] returns
-    /// the rest, or zero if the lock is lost. A later renewal can end the risk; then a new call waits for the next one.
+    /// The client renews a lease after a third of it, so renewals have failed for another third: the server is
+    /// unreachable or refuses them. The work can still save its state, or stop before [`lost`](Guard::lost). [`Guard::remaining`] returns
+    /// the rest, or zero if the lock is lost. A later renewal can end the risk; a new call then waits for the next risk.
     ///
     /// Towards the end of a fixed lease or of [`max_hold`](Acquire::max_hold), no renewal has failed: extend the lease, or finish. A
     /// [degraded](Guard::is_degraded) hold that is renewed has no lease to run short.
@@ -432,7 +432,7 @@ impl<K: LockKind> Drop for Guard<K> {
     }
 }
 
-/// Records and logs the end of a guard, whatever the outcome of its release.
+/// Records and logs the end of a guard, regardless of the release's outcome.
 struct GuardEnd<'a> {
     spec: &'a LockSpec,
     how: &'a Outcome,

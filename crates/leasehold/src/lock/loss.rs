@@ -1,4 +1,4 @@
-//! The end of a hold: its loss as an error, and every end as a token.
+//! The end of a hold: the error of a loss, and the cancellation token.
 
 use crate::runtime::clock::Clock;
 use leasehold_core::error::{HoldEnd, LossReason};
@@ -60,7 +60,7 @@ pub struct HoldToken {
     clock: Clock,
 }
 
-/// The holds of a token, and how many of them must be held.
+/// The holds of a token, and the required number of live holds.
 #[derive(Clone, Debug)]
 struct Cells {
     cells: Arc<[Arc<HoldCell>]>,
@@ -116,7 +116,7 @@ impl HoldToken {
     }
 
     /// Returns a plain cancellation token, for code without locks. The background cancels it. It reads no clock, so after a pause of the
-    /// whole process it may be late. Cancelling it by hand affects neither the lock nor other tokens. A dropped token leaves nothing behind:
+    /// whole process it may be late. Cancelling this token affects neither the lock nor other tokens. A dropped token frees its memory:
     /// a long-running task can create a token for each of its steps.
     pub fn token(&self) -> CancellationToken {
         self.token.child_token()
@@ -129,7 +129,7 @@ impl From<HoldToken> for CancellationToken {
     }
 }
 
-/// Creates a token that is cancelled when the holds end. The holds keep it until then.
+/// Creates a token that is cancelled when the holds end. The holds store the token until then.
 fn cancelled_at_end(cells: &Cells) -> CancellationToken {
     let token = CancellationToken::new();
     let waker = Waker::from(Arc::new(CancelAtEnd(token.clone(), cells.clone())));

@@ -12,10 +12,10 @@ tokio::task_local! {
 /// An identity that can re-enter the locks it holds.
 ///
 /// [`Client::new_owner`](crate::Client::new_owner) creates an owner. An owner is neither a thread nor a task: tasks move between threads,
-/// and the branches of a `join!` share one task. All acquires of one owner share the hold, and exclude all other owners. Calls inside
+/// and the branches of a `join!` share one task. All acquires by an owner share one hold, which excludes all other owners. Calls inside
 /// [`Owner::scope`] inherit the owner; [`Acquire::owner`](crate::Acquire::owner) sets it explicitly.
 ///
-/// An owner has no text form and cannot leave its client. Redis stores the number of a hold, which is never reused.
+/// An owner cannot be serialized, and is valid only in its client. The server stores the number of a hold, which is never reused.
 ///
 /// # Examples
 ///
@@ -49,9 +49,9 @@ impl Owner {
 
     /// Runs `work` as this owner: every acquire of a lock of this client re-enters the owner's hold.
     ///
-    /// A scope does not extend to spawned tasks. Concurrent branches inside one scope, as in `join!`, are the same owner and share the critical
-    /// section. Use a separate scope for each branch that must exclude the other branches. The innermost of nested scopes applies, for each client
-    /// separately.
+    /// A scope does not extend to spawned tasks. Concurrent branches inside one scope, as in `join!`, share the owner and the critical
+    /// section. Use a separate scope for each branch that must exclude the other branches. Of nested scopes, the innermost applies, separately for each
+    /// client.
     ///
     /// # Cancel safety
     ///
@@ -83,7 +83,7 @@ impl Owner {
     }
 }
 
-/// A scope and its enclosing scopes. The owner of one client does not hide the owner of another.
+/// A scope and its enclosing scopes. Owners of different clients do not hide each other.
 #[derive(Clone)]
 struct Scope {
     owner: Owner,

@@ -24,12 +24,12 @@ pub(crate) struct LockSpec(Arc<Inner>);
 pub(crate) struct Inner {
     handle: Arc<Handle>,
     pub(crate) kind: Kind,
-    /// An invalid name comes with the reason.
+    /// The name, or the reason why it is invalid.
     name: Result<LockName, Box<(String, InvalidInput)>>,
     class: Arc<Class>,
     /// A fixed lease, not renewed unless the acquire requests it.
     pub(crate) lease: Option<Duration>,
-    /// The id of its holds on the server, and the owner of acquires outside every scope. Default: new ones for each acquire.
+    /// The id of its holds on the server, and the owner of acquires outside every scope. Default: a new id and a new owner for each acquire.
     pub(crate) holder: Option<Box<(Bytes, OwnerId)>>,
     /// Default: the client's fallback.
     pub(crate) fallback: Option<Fallback>,
@@ -82,7 +82,7 @@ impl LockSpec {
         self.with(|inner| inner.class = inner.handle.classes.get(class))
     }
 
-    /// Returns a lock that fails at every use.
+    /// Returns a lock whose acquires all fail.
     pub(crate) fn refused(&self, why: InvalidInput) -> Self {
         self.with(|inner| inner.name = Err(Box::new((self.name().to_owned(), why))))
     }
@@ -146,7 +146,7 @@ impl LockSpec {
             let reply = handle.link.call(call.clone()).await;
             let is_over = || handle.clock.now() >= end || handle.with(|session, _| session.has_lost_all());
             let again = match &reply {
-                // Like a try, it does not wait for the end of an outage.
+                // Like a try, the call does not wait out an outage.
                 Err(LinkError::NotSent(_)) => self.out_of_reach_for().is_none(),
                 Err(LinkError::Refused(refusal)) => refusal.is_of_a_moving_slot(),
                 _ => false,
@@ -196,11 +196,11 @@ impl LockSpec {
                 unknown = Some(error.clone());
             }
             let closed = handle.with(|session, _| session.has_lost_all());
-            // Like an acquire, it counts the time from the loss of the server.
+            // As in an acquire, the time starts at the loss of the server.
             let too_long =
                 self.out_of_reach_for().is_some_and(|lasted| lasted >= handle.settings.session.unreachable_after);
             if refused || closed || too_long || handle.clock.now() >= end {
-                // A copy without a reply may have been applied, whatever the replies to later copies are.
+                // The server may have applied a copy without a reply, regardless of the replies to later copies.
                 let error = unknown.unwrap_or_else(|| match error {
                     LinkError::Refused(refusal) => LinkError::NotSent(refusal.text().to_owned()),
                     other => other,

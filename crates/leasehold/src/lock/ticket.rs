@@ -1,4 +1,4 @@
-//! Tickets: a hold moves to another process.
+//! Tickets, which move a hold to another process.
 
 use crate::client::Client;
 use crate::client::ids::HolderId;
@@ -20,15 +20,15 @@ use std::time::Duration;
 /// The right to adopt a held lock in another process, once: [`Guard::into_ticket`] creates it, and [`Client::adopt`] consumes it.
 ///
 /// A ticket is a text without white space ([`Display`](fmt::Display), [`FromStr`]; with the feature `serde` also a string of serde). Send it
-/// with the job, as in a message of a queue. **Whoever reads the ticket can take the lock**, so protect it like a password; `Debug` hides its
-/// secret. Dropping a ticket does nothing: a lock that nobody adopts is free at the end of the ticket's life.
+/// with the job, as in a message of a queue. **Any reader of the ticket can adopt the lock**, so protect it like a password; `Debug` hides its
+/// secret. Dropping a ticket does nothing: an unadopted lock is free at the end of the ticket's life.
 ///
 /// - Set `life` to the longest time that the job may wait in its queue.
-/// - If the message cannot be sent, adopt the ticket with the same client, and release the guard.
+/// - If the message cannot be sent, adopt the ticket with the client that created it, and release the guard.
 /// - If a message is delivered twice, the second adoption fails with [`Error::TicketSpent`]: drop that message.
 /// - A ticket of another kind is parsed with its type, as `Ticket<kind::Fenced>`.
 ///
-/// The adopter's hold has a [`holder_id`](Guard::holder_id) of its own and, if the kind has fencing tokens, a greater token. So a store refuses
+/// The adopter's hold has a [`holder_id`](Guard::holder_id) of its own and, if the kind has fencing tokens, a greater token. A store therefore refuses
 /// late writes of the process that created the ticket.
 ///
 /// # Examples
@@ -40,7 +40,7 @@ use std::time::Duration;
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// # let server = EmbeddedServer::new();
 /// # let (web, worker) = (Client::builder().embedded(&server)?, Client::builder().embedded(&server)?);
-/// // In the process that takes the request:
+/// // In the process that receives the request:
 /// let guard = web.lock("order:7").acquire().await?;
 /// let message = guard.into_ticket(Duration::from_secs(60)).await?.to_string();
 ///
@@ -161,7 +161,7 @@ impl<'de, K: Movable> serde::Deserialize<'de> for Ticket<K> {
 
 impl Client {
     /// Adopts the hold of a [`Ticket`]. Await the returned builder. The guard renews the lease until its release, unless [`Adopt::lease`] fixes
-    /// it. A hold of this client replaces the offered hold. So [`who_is`](Client::who_is) of the guard's [`holder_id`](Guard::holder_id) names
+    /// it. A hold of this client replaces the offered hold. [`who_is`](Client::who_is) of the guard's [`holder_id`](Guard::holder_id) therefore identifies
     /// this process, and a new fencing token is greater than the tokens before it.
     ///
     /// The client must have the [`prefix`](crate::ClientBuilder::prefix) of the client that created the ticket, and use the same server.
@@ -202,7 +202,7 @@ impl<K: Movable> Adopt<K> {
         self
     }
 
-    /// Adopts the hold for `owner`, who can re-enter it. Default: the owner of the enclosing [scope](Owner::scope), or a new owner.
+    /// Adopts the hold for `owner`, which can re-enter the lock. Default: the owner of the enclosing [scope](Owner::scope), or a new owner.
     pub fn owner(mut self, owner: &Owner) -> Self {
         self.owner = Some(owner.clone());
         self
