@@ -30,7 +30,7 @@ use thiserror::Error;
 
 /// A connection to a server, and the background that renews the acquired locks.
 ///
-/// A client is cheap to clone; all clones share one connection and one background. A process needs one client for each server.
+/// A client is cheap to clone; all clones share one connection and one background. A process needs one client per server.
 ///
 /// A client opens one connection to a server, or to each node of a cluster. Release notices use a second connection with RESP2, and
 /// on a cluster with sharded notices. Durable acquires open up to five more. The tokio runtime that builds the client reads the
@@ -95,7 +95,7 @@ impl Client {
     ///
     /// ```
     /// # use leasehold::{Client, QuorumLock};
-    /// // The lock needs any three of the five servers.
+    /// // The lock needs a majority: three of the five servers.
     /// let servers = (1..=5).map(|port| Client::connect_lazy(&format!("redis://127.0.0.1:{port}")));
     /// let lock = QuorumLock::of(5, servers.collect::<Result<Vec<_>, _>>()?, "leader");
     /// assert_eq!(lock.quorum(), 3);
@@ -196,7 +196,7 @@ impl Client {
         MultiLock::new(members)
     }
 
-    /// Returns a fixed number of locks that cover any number of small resources. See [`StripedLock`].
+    /// Returns a fixed number of locks that protect any number of small resources. See [`StripedLock`].
     pub fn striped_lock(&self, name: impl AsRef<str>, stripes: u32) -> StripedLock {
         StripedLock::new(self.clone(), name.as_ref(), stripes)
     }
@@ -227,13 +227,13 @@ impl Client {
 
     /// Waits for a reply of the server, or of each primary of a cluster, and returns the time until the last reply.
     ///
-    /// **When to use it:** for a readiness check, or to measure the round trip. **When not:** before an acquire, which reports an unreachable
-    /// server itself. A check that must not wait uses [`is_connected`](Self::is_connected).
+    /// **When to use it:** for a readiness check, or to measure the round trip. **When not:** before an acquire, which also reports an
+    /// unreachable server. For a check that must not wait, use [`is_connected`](Self::is_connected).
     ///
     /// # Errors
     ///
     /// [`ConnectError::Unreachable`] if a server does not reply within the command timeout, [`ConnectError::Loading`] while it loads its data,
-    /// and [`ConnectError::Unsuitable`] if it refuses commands. The client keeps trying to reconnect after each of these.
+    /// and [`ConnectError::Unsuitable`] if it refuses commands. The client keeps reconnecting after each of these errors.
     ///
     /// # Cancel safety
     ///
@@ -241,8 +241,8 @@ impl Client {
     ///
     /// # Examples
     ///
-    /// A readiness endpoint, for any HTTP library. Build the client with [`connect_lazy`](ClientBuilder::connect_lazy), so that the process starts
-    /// while its server is down, and set the timeout of the probe above the command timeout:
+    /// A readiness endpoint, for any HTTP library. Build the client with [`connect_lazy`](ClientBuilder::connect_lazy): the process then starts
+    /// while its server is down. Set the timeout of the probe above the command timeout:
     ///
     /// ```
     /// use leasehold::Client;
@@ -273,8 +273,8 @@ impl Client {
         Ok(self.handle.clock.now().since(begun))
     }
 
-    /// Whether the client has a connection to its server, or to all known primaries of a cluster, as far as it knows. This does no I/O: a
-    /// loss of the network shows after a command timeout. [`ping`](Self::ping) waits for a reply.
+    /// Returns whether the client has a connection to its server, or to all known primaries of a cluster. This does no I/O: the
+    /// client detects a network failure after a command timeout. [`ping`](Self::ping) waits for a reply.
     pub fn is_connected(&self) -> bool {
         self.handle.check_process().is_ok()
             && self.handle.link.is_identified()
@@ -314,11 +314,11 @@ impl Client {
     /// let client = Client::embedded();
     /// let guard = client.lock("report").acquire().await?;
     /// let report = tokio::spawn(async move {
-    ///     tokio::time::sleep(Duration::from_millis(20)).await; // the rest of the work
+    ///     tokio::time::sleep(Duration::from_millis(20)).await; // the remaining work
     ///     guard.release().await
     /// });
     /// client.shutdown(Duration::from_secs(5)).await?;
-    /// assert_eq!(report.await?, Ok(()), "the work came to its end under the lock");
+    /// assert_eq!(report.await?, Ok(()), "the work finished under the lock");
     /// assert!(matches!(client.lock("report").acquire().await, Err(Error::ShutDown { .. })));
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```

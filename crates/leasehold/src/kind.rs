@@ -1,6 +1,6 @@
 //! The kinds of locks, as marker types.
 //!
-//! These types have no values. They are parameters of `Lock<K>`, `Guard<K>` and `Acquire<K>`. Most methods exist for every kind; the traits of a kind
+//! These types have no values. They parameterize `Lock<K>`, `Guard<K>` and `Acquire<K>`. Most methods exist for every kind; the traits of a kind
 //! add further methods.
 
 use crate::kinds::group::Rule;
@@ -13,7 +13,7 @@ pub trait LockKind: sealed::Sealed + Debug + Send + Sync + 'static {}
 /// A kind whose grants include a fencing token.
 pub trait Fencing: LockKind {}
 
-/// A kind whose holds belong to an owner, which can re-enter, and can wait for replicas. Permits have no owner: every acquire takes new permits.
+/// A kind whose holds belong to an owner that can re-enter them, and whose acquires can wait for replicas. Permits have no owner.
 pub trait Owned: Leased {}
 
 /// A kind whose acquires can take several permits.
@@ -31,7 +31,7 @@ pub trait Exclusive: Owned {}
 /// An exclusive kind without a queue on the server, whose inspection shows its holder.
 pub trait Inspectable: Exclusive {}
 
-/// A kind that can be granted without an unreachable server: see [`Fallback`](crate::Fallback).
+/// A kind that supports grants during an outage of the server: see [`Fallback`](crate::Fallback).
 pub trait SupportsFallback: LockKind {}
 
 /// A kind whose hold can move to another process: see [`Ticket`](crate::Ticket). This trait is sealed.
@@ -64,7 +64,7 @@ pub(crate) mod sealed {
     pub trait Moves {
         /// The kind in the core.
         const KIND: super::Kind;
-        /// The kind in the text of a ticket.
+        /// The name of the kind in the text of a ticket.
         const WORD: &'static str;
     }
 }
@@ -106,7 +106,7 @@ kinds! {
     Read: SupportsFallback, Owned, Leased;
     /// The write half of a read-write lock: [`WriteLock`](crate::WriteLock).
     Write: SupportsFallback, Owned, Leased, Exclusive, Inspectable;
-    /// A kind that is chosen at run time: [`AnyLock`](crate::AnyLock).
+    /// A kind chosen at run time: [`AnyLock`](crate::AnyLock).
     Any: Owned, Leased;
     /// Permits of a bare counter: [`BareSemaphore`](crate::BareSemaphore).
     Counter: Counted;
@@ -135,7 +135,7 @@ mod tests {
     use super::TRAITS;
     use leasehold_core::command::Kind;
 
-    /// Returns the marker of a kind, or `None` if the kind is not public as a lock.
+    /// Returns the marker of a kind, or `None` for a kind without a public lock type.
     const fn marker(kind: Kind) -> Option<&'static str> {
         Some(match kind {
             Kind::Lock => "Reentrant",

@@ -1,4 +1,4 @@
-//! The kinds of locks, with the operations of each kind. `group` is the common part of the multi lock and the quorum lock.
+//! The kinds of locks, with the operations of each kind. `group` implements both the multi lock and the quorum lock.
 
 mod any;
 mod fair;

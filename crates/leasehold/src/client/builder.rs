@@ -78,7 +78,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the default lease. The client renews it after a third of its duration. After a crash the lock stays busy for up to one lease.
+    /// Sets the default lease. The client renews a lease after a third of its duration. After a crash the lock stays busy for up to one lease.
     /// From 50 ms to a year. Default: 30 s, as in Redisson.
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.settings.session.lease = lease;
@@ -93,11 +93,11 @@ impl ClientBuilder {
 
     /// Sets how long a server may be unreachable before an acquire or a release fails. Default: 10 s.
     ///
-    /// The time starts when the client loses its connection. After that time, an acquire fails at once. A try fails at once in every known outage. An
-    /// acquire with its own [wait](crate::Acquire::wait) also waits for the server: for its whole wait, but at most for this time.
+    /// The time starts when the client loses its connection. Once the time is over, acquires fail at once. A try fails at once in every known outage. An
+    /// acquire with its own [wait](crate::Acquire::wait) waits for the server during its whole wait, but at most for this time.
     ///
     /// An outage is known when the connection is lost and one reconnect has failed. A silent connection counts as lost one and a half [command
-    /// timeouts](ClientBuilder::command_timeout) after a command or a waiter needs it. The reconnect takes at most two more. The client checks an
+    /// timeouts](ClientBuilder::command_timeout) after a command or a waiter needs it. The reconnect takes at most two more command timeouts. The client checks an
     /// idle connection every 5 s. Until the outage is known, the time starts with the first command that fails.
     pub const fn unreachable_after(mut self, after: Duration) -> Self {
         self.settings.session.unreachable_after = after;
@@ -167,13 +167,13 @@ impl ClientBuilder {
     ///
     /// Until the deadline the client retries if the server is silent or loads its data, or if its name does not resolve. It also retries if the
     /// Sentinels or the cluster have no primary. Permanent errors are immediate: a closed port, a wrong password, an unknown database, a replica, or
-    /// a server that is no Sentinel or no cluster. A process that may start before its server uses [`connect_lazy`](Self::connect_lazy).
+    /// a server that is not a Sentinel or not in cluster mode. For a process that may start before its server, use [`connect_lazy`](Self::connect_lazy).
     pub const fn connect_deadline(mut self, deadline: Duration) -> Self {
         self.link.connect_deadline = deadline;
         self
     }
 
-    /// Sets whether the client refuses a server whose `maxmemory-policy` can evict a held lock. Default: it only logs a warning.
+    /// Sets whether the client refuses a server whose `maxmemory-policy` can evict a held lock. Default: the client only logs a warning.
     pub const fn require_noeviction(mut self, require: bool) -> Self {
         self.settings.require_noeviction = require;
         self
@@ -185,10 +185,10 @@ impl ClientBuilder {
     /// The primary and `at_least` replicas must have synchronized their append-only files; `at_least` may be 0, for a server without
     /// replicas. The server needs `appendonly yes` and Redis 7.2, or any Valkey. With `appendfsync everysec` an acquire takes up to a second,
     /// and a replica reports its disk once a second: set `within` above that, or use `appendfsync always` without replicas. With `appendfsync no` each durable acquire fails with
-    /// [`Error::NotReplicated`](crate::Error::NotReplicated). Other acquires do not change.
+    /// [`Error::NotReplicated`](crate::Error::NotReplicated). The setting does not affect other acquires.
     ///
     /// Connecting fails with [`ConnectError::Unsuitable`](crate::ConnectError::Unsuitable) if the server lacks the command or the file. In a
-    /// cluster this concerns the node that identifies it; another node refuses the acquire with
+    /// cluster, connecting checks only the node that identifies the cluster; any other node refuses the acquire with
     /// [`Error::Refused`](crate::Error::Refused). An in-process engine has no file, and refuses the setting.
     ///
     /// # Examples
@@ -208,12 +208,12 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets whether a released [`lock`](crate::Client::lock) passes to the next waiting task of this client without a command. `true`: also
-    /// while other clients listen. `false`: never. Default: only while no other client listens.
+    /// Sets whether a released [`lock`](crate::Client::lock) passes to the next waiting task of this client without a command. `true`: hand over even
+    /// while other clients listen. `false`: never hand over. Default: hand over only while no other client listens.
     ///
     /// A grant by hand-over costs a wake-up instead of two commands. The server keeps one hold, which the client renews as usual. Each task
-    /// has its own guard with its own [`held_for`](crate::Guard::held_for), `max_hold` and loss. Only the
-    /// [`holder_id`](crate::Guard::holder_id) is shared. Waiting tasks are served in the order of their arrival, and the release returns `Ok`
+    /// has its own guard with its own [`held_for`](crate::Guard::held_for), `max_hold` and loss. The tasks share only the
+    /// [`holder_id`](crate::Guard::holder_id). Waiting tasks acquire the lock in the order of their arrival, and the release returns `Ok`
     /// at once. Critical sections above 10 ms gain nothing.
     ///
     /// The client releases the lock to the server 10 ms after its grant, and the reply contains the number of listeners. By default, listeners stop
@@ -251,18 +251,18 @@ impl ClientBuilder {
     /// uses it to identify the process of a holder. Default: no record.
     ///
     /// The key of the record is `leasehold:1:client:` followed by the [id](crate::Client::id) of the client. The client writes the record
-    /// every 20 s and removes it at its end, unless it did a job of [`Client::once`](crate::Client::once): see
+    /// every 20 s and removes it at its end, unless it ran a job of [`Client::once`](crate::Client::once): see
     /// [`Once::mark_done`](crate::once::Once::mark_done). After a crash the record expires within a minute. The record also lists the locks that the client
     /// has held or awaited for at least a second ([`Client::locks_of`](crate::Client::locks_of),
     /// [`Client::deadlocks`](crate::Client::deadlocks)). When that list changes, the client writes the record again, at most once a second.
-    /// Every user with read permission on the key can read it.
+    /// Every user with read permission on the key can read the record.
     pub fn announce(mut self, application: impl Into<String>) -> Self {
         self.settings.announce = Some(application.into());
         self
     }
 
-    /// Adds holds of other clients that last until this process ends to the record of [`announce`](Self::announce). With them
-    /// [`Client::deadlocks`](crate::Client::deadlocks) detects that a wait of this client prolongs those holds. `leasehold run` passes its
+    /// Adds to the record of [`announce`](Self::announce) the holds of other clients that last until this process ends.
+    /// [`Client::deadlocks`](crate::Client::deadlocks) then detects that a wait of this client prolongs those holds. `leasehold run` passes its
     /// holds in the environment variable `LEASEHOLD_HOLDERS`. Default: none.
     pub fn announce_within(mut self, holds: impl IntoIterator<Item = HolderId>) -> Self {
         self.settings.within = holds.into_iter().collect();
@@ -314,7 +314,7 @@ impl ClientBuilder {
 
     /// Uses a clock that a test advances by hand. The background then needs no thread: it runs whenever the clock advances or the client is
     /// used. Only for [`ClientBuilder::embedded`], which uses the engine's clock by default. A client with a separate clock simulates a
-    /// process that is paused while its clock stands still. Connecting to a server with this setting fails.
+    /// paused process while that clock does not advance. Connecting to a server with this setting fails.
     #[cfg(feature = "embedded")]
     pub fn manual_clock(mut self, clock: &ManualClock) -> Self {
         self.clock = Some(Clock::Manual(clock.clone()));

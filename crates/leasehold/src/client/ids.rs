@@ -78,7 +78,7 @@ name_of! {
     /// The id of a holder or a waiter on the server: `uuid:number`, where the UUID is that of a [client](ClientId); a JVM's `uuid:thread`; or the
     /// id from [`SimpleLock::with_id`](crate::SimpleLock::with_id).
     ///
-    /// Any text converts into an id by `From`, because other libraries choose their own ids.
+    /// `From` converts any text into an id, because other libraries choose their own ids.
     ///
     /// # Examples
     ///
@@ -98,7 +98,7 @@ impl HolderId {
         self.0.strip_prefix(client.as_str()).is_some_and(|rest| rest.starts_with(':'))
     }
 
-    /// Returns `true` if this hold took the permit of a [`Semaphore`](crate::Semaphore). The ids of its permits derive from the id of the hold; the
+    /// Returns `true` if this hold acquired the permit of a [`Semaphore`](crate::Semaphore). The ids of its permits derive from the id of the hold; the
     /// ids of a JVM's permits are random.
     ///
     /// # Examples

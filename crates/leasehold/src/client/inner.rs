@@ -23,7 +23,7 @@ pub(crate) struct ClientInner {
     state: Mutex<State>,
     /// The state of an ended client, for forked children: another thread may have held the mutex at the fork.
     forked: OnceLock<Box<Mutex<State>>>,
-    /// Calls that could not leave at once. The background sends them.
+    /// Calls that the caller could not send at once. The background sends them.
     deferred: Mutex<Vec<(CallId, Call, u64)>>,
     client: ClientId,
     pub(crate) link: AnyLink,
@@ -72,7 +72,7 @@ impl ClientInner {
             let due = state.session.poll_timeout();
             (state.alarm.bring_forward(due) || state.session.has_output(), is_at_rest(&state.session))
         });
-        // An ending background waits until the session is at rest, and any call may end its last hold.
+        // An ending background waits for an idle session, and any call may end the last hold.
         if must_wake || is_at_rest && self.background.is_ending() {
             self.background.wake();
         } else {
@@ -88,10 +88,10 @@ impl ClientInner {
         then: impl FnOnce(&mut State) -> U,
     ) -> (T, U) {
         let mut state = self.state.lock();
-        // Read the clock under the lock, so that the session's time never decreases.
+        // Reading the clock under the lock keeps the session's time monotonic.
         let result = work(&mut state.session, self.clock.now_in_process());
         while let Some(Outgoing { id, call, .. }) = state.session.poll_call() {
-            // Read under the lock, so that a later settling stops the call.
+            // Read under the lock: a later settling then stops the call.
             let decided = self.link.settlings(call.replicas().is_some());
             drop(state);
             let known = self.link.start(decided, id, call).unwrap_or_else(|call| {
@@ -173,7 +173,7 @@ impl Handle {
         &self.0
     }
 
-    /// Returns whether two clients are known to use the same server.
+    /// Returns whether two clients are known to share a server.
     pub(crate) fn is_of_server(&self, other: &Self) -> bool {
         let instance = &self.link.server().instance;
         Arc::ptr_eq(&self.0, &other.0) || (!instance.is_empty() && other.link.server().instance == *instance)

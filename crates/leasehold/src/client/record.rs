@@ -13,9 +13,9 @@ pub(crate) const LIFETIME: Duration = Duration::from_secs(60);
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ClientRecord {
-    /// The host name of its machine.
+    /// The host name of the client's machine.
     pub host: String,
-    /// Its process id.
+    /// The process id of the client.
     pub pid: u32,
     /// The name of the application.
     pub application: String,
@@ -23,11 +23,11 @@ pub struct ClientRecord {
     pub since: SystemTime,
     /// The uptime of the client, which does not depend on its wall clock.
     pub up: Duration,
-    /// Age of this record. A living client rewrites it at least three times a minute.
+    /// The age of this record. A live client rewrites its record at least three times a minute.
     pub written_ago: Duration,
-    /// The holds of other clients under which the process runs: see [`announce_within`](crate::ClientBuilder::announce_within).
+    /// The holds of other clients that last until this process ends: see [`announce_within`](crate::ClientBuilder::announce_within).
     pub within: Vec<HolderId>,
-    /// The reason for its locks, or an empty text: see [`announce_note`](crate::ClientBuilder::announce_note).
+    /// The reason for the client's locks, or an empty string: see [`announce_note`](crate::ClientBuilder::announce_note).
     pub note: String,
 }
 
@@ -53,7 +53,7 @@ impl ClientRecord {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct AnnouncedLock {
-    /// The key of the lock: its name with the prefix of that client.
+    /// The key of the lock: its name with the prefix of the client.
     pub key: String,
     /// The id of the hold, or `None` if the client waits for the lock.
     pub holder: Option<HolderId>,
@@ -76,15 +76,15 @@ impl AnnouncedLock {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct AnnouncedClient {
-    /// Its identity.
+    /// The identity of the client.
     pub id: ClientId,
-    /// Its process.
+    /// The record of the client's process.
     pub record: ClientRecord,
-    /// The locks that it holds and waits for, as in [`Client::locks_of`](crate::Client::locks_of).
+    /// The locks that the client holds and waits for, as in [`Client::locks_of`](crate::Client::locks_of).
     pub locks: Vec<AnnouncedLock>,
 }
 
-/// The record of this process, which runs under these holds, with the reason for its locks.
+/// Returns the record of this process, with the holds around it and the reason for its locks.
 pub(crate) fn own(application: String, within: &[HolderId], note: &str) -> command::ClientRecord {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     command::ClientRecord {

@@ -9,19 +9,19 @@ use leasehold_core::link::ServerInfo;
 use leasehold_core::settings::{HandOver, RENEWALS_BY_SLOT};
 use std::time::Duration;
 
-/// The shortest lease. A shorter lease leaves no time for work beside the margin, the renewal and a round trip.
+/// The shortest lease. A shorter lease leaves no time for work after the margin, the renewal and a round trip.
 pub const MIN_LEASE: Duration = Duration::from_millis(50);
 
 /// The longest lease: a year, far below the limit of `PEXPIRE`.
 pub const MAX_LEASE: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// A suitable default for [`Lock::linger`](crate::Lock::linger): 50 ms. A JVM that waits for the lock hardly notices it.
+/// A suitable default for [`Lock::linger`](crate::Lock::linger): 50 ms. A waiting JVM hardly notices the delay.
 pub const DEFAULT_LINGER: Duration = Duration::from_millis(50);
 
 /// The lease of holds without a lease, such as the permits of a bare semaphore: ten years.
 pub(crate) const NO_LEASE: Duration = Duration::from_secs(3_650 * 24 * 60 * 60);
 
-/// The maximum number of replicas to wait for, which no primary has.
+/// The maximum number of replicas to wait for, more than any primary has.
 const MAX_REPLICAS: u32 = 1_000;
 
 /// The settings of a client. [`ClientBuilder`](crate::ClientBuilder) documents each field.
@@ -111,7 +111,7 @@ pub(crate) fn check_permits(permits: u32) -> Result<(), InvalidInput> {
     if permits == 0 { Err(InvalidInput::NoPermits) } else { check_number("number of permits", permits, 1) }
 }
 
-/// Validates the value of a counter that a JVM may share, which counts in signed 32 bits.
+/// Validates the value of a counter, which JVMs read as a signed 32-bit number.
 pub(crate) fn check_number(what: &'static str, number: u32, least: u32) -> Result<(), InvalidInput> {
     let most = i32::MAX.unsigned_abs();
     if (least..=most).contains(&number) {
@@ -120,7 +120,7 @@ pub(crate) fn check_number(what: &'static str, number: u32, least: u32) -> Resul
     Err(InvalidInput::Number { what, given: number.into(), least: least.into(), most: most.into() })
 }
 
-/// Validates replicas, and a time for them that leaves a renewal a second attempt. Returns the required acknowledgements:
+/// Validates replicas and their timeout, which must leave time to retry a renewal. Returns the required acknowledgements:
 /// with `fsync`, the primary acknowledges, too.
 pub(crate) fn acknowledgements(replicas: Replicas, lease: Duration, fsync: bool) -> Result<Replicas, InvalidInput> {
     let Replicas { at_least, within: time } = replicas;

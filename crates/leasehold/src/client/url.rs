@@ -6,10 +6,10 @@ use crate::link::{ENCODE, ServerTarget};
 use std::collections::HashSet;
 use std::env::VarError;
 
-/// The environment variables for the URL. The first variable that is set wins.
+/// The environment variables for the URL. The first non-empty variable wins.
 const VARIABLES: [&str; 2] = ["LEASEHOLD_URL", "REDIS_URL"];
 
-/// The settings in a URL. Each has the name of the builder's method.
+/// The settings that a URL accepts, named after the builder's methods.
 const SETTINGS: [&str; 13] = [
     "prefix",
     "announce",
@@ -53,9 +53,9 @@ pub(crate) fn of_environment(
 ///
 /// # Errors
 ///
-/// The URL is malformed, or its query contains an unknown setting. The text repeats no value, which may be a password.
+/// The URL is malformed, or its query contains an unknown setting. The error text contains no value, because a value may be a password.
 pub(crate) fn read(mut builder: ClientBuilder, url: &str) -> Result<(ClientBuilder, ServerTarget), ConnectError> {
-    // A file or a variable may end with a line feed, which is not part of the last setting.
+    // A file or a variable may end with a line feed, which does not belong to the last setting.
     let url = url.trim_matches(|end: char| end.is_ascii_whitespace());
     if url.contains(|inner: char| inner.is_ascii_control()) {
         return Err(ConnectError::invalid("the URL contains a line feed or another control character: remove it"));
@@ -99,7 +99,7 @@ fn set(builder: ClientBuilder, name: &str, value: &str) -> Result<ClientBuilder,
         humantime::parse_duration(value).map_err(|_| "a time: a whole number and its unit, such as 500ms, 30s or 1h30m")
     };
     let switch = || value.parse::<bool>().map_err(|_| "true or false");
-    // An unset shell variable leaves an empty value, and this program would then use other locks.
+    // An unset shell variable expands to an empty value. An empty prefix would then select different locks.
     let text = || {
         if value.is_empty() { Err("a text that is not empty; to unset it, remove the parameter") } else { Ok(value) }
     };
@@ -132,7 +132,7 @@ fn unknown(query: &str, part: &str, of_link: &[&str]) -> ConnectError {
         names.join(", ")
     };
     ConnectError::invalid(match part.split_once('=') {
-        // An unencoded question mark in a password leads here.
+        // The cause may be an unencoded question mark in a password.
         _ if query.contains('@') => {
             format!("the query of the URL contains an unknown setting; {ENCODE}")
         }
@@ -202,7 +202,7 @@ mod tests {
             text.contains("\"leese\"") && text.contains("lease, default_wait") && text.contains("protocol"),
             "{text}"
         );
-        // The other sorts of servers.
+        // The other topologies.
         assert!(refusal("redis://host?sentinelServiceName=main").contains("not a known setting here"));
         assert!(refusal("redis-cluster://host?db=2").contains("not a known setting here"));
         for url in ["redis://host?lease=20", "redis://host?lease=s", "redis://host?lease=-1s", "redis://host?lease"] {
@@ -228,7 +228,7 @@ mod tests {
         for url in ["redis://ho\nst", "redis://host/1\t0", "redis://host?prefix=shop\r\n:"] {
             assert!(refusal(url).contains("control character"), "{url:?}");
         }
-        // As a variable that is not set leaves it.
+        // The expansion of an unset shell variable.
         for url in
             ["redis://host?prefix", "redis://host?prefix=", "redis://host?announce&lease=20s", "redis://host?announce="]
         {

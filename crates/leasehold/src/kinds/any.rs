@@ -8,7 +8,7 @@ use crate::lock::guard::Guard;
 /// A lock whose kind is chosen at run time.
 ///
 /// **When to use it:** if a setting or an argument chooses the kind, or if one collection contains locks of several kinds. **When not:** if
-/// the kind is known: the compiler then offers the methods of that kind, such as a fencing token that always exists.
+/// the kind is known: the lock's type then offers the methods of that kind, such as an infallible `fencing_token`.
 ///
 /// [`Lock::erase`] and `From` create an `AnyLock`. It refers to the original lock on the server, with its class, fallback and other settings. Its
 /// guard has a fencing token if the kind has tokens. Semaphores and latches cannot be erased.
@@ -42,7 +42,7 @@ use crate::lock::guard::Guard;
 pub type AnyLock = Lock<Any>;
 
 impl<K: Owned> Lock<K> {
-    /// Returns this lock as a lock whose kind is known at run time.
+    /// Erases the kind of this lock from its type.
     #[must_use]
     pub fn erase(&self) -> AnyLock {
         Lock::of(self.spec().clone())

@@ -4,7 +4,7 @@ use crate::kind::{Fair, FencedFair};
 use crate::lock::Lock;
 use leasehold_core::command::Kind;
 
-/// A lock that is granted in the order of the requests, across all processes that use its server.
+/// A lock that the server grants in the order of the requests, across all processes.
 ///
 /// **When to use it:** if order matters: buyers of a limited stock, jobs for a scarce machine. Every waiting task has its own place in a
 /// queue on the server. A dead process loses all its places within the [liveness timeout](crate::FairSettings::liveness_timeout) of two
@@ -13,7 +13,7 @@ use leasehold_core::command::Kind;
 ///
 /// A waiter that is silent for longer than this timeout loses its place and rejoins at the tail (`leasehold_queue_positions_lost_total`). Causes are
 /// a suspended machine and an unreachable server. A waiter whose future is not polled at its turn also loses its place
-/// (`leasehold_unpolled_turns_total`). It delays all other waiters for half an [offer timeout](crate::FairSettings::offer_timeout), one second by
+/// (`leasehold_unpolled_turns_total`). Such a waiter delays all other waiters for half an [offer timeout](crate::FairSettings::offer_timeout), one second by
 /// default. On the server the lock is Redisson's `RFairLock`.
 ///
 /// # Examples
@@ -44,7 +44,7 @@ pub type FairLock = Lock<Fair>;
 pub type FencedFairLock = Lock<FencedFair>;
 
 impl FairLock {
-    /// Returns the same lock with fencing tokens. All users of the name should request tokens: a grant without a token leaves the previous
+    /// Returns this lock with fencing tokens. All users of the name should request tokens: a grant without a token leaves the previous
     /// token in force.
     #[must_use]
     pub fn fenced(&self) -> FencedFairLock {

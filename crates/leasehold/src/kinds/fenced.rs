@@ -7,10 +7,10 @@ use crate::lock::Lock;
 ///
 /// **When to use it:** if a stale write must be impossible rather than unlikely: money, stock, any store that can compare a number. A holder
 /// that was paused beyond its lease shows a lower token than its successor, and the store refuses it. [`fence`](crate::fence) implements
-/// such stores for Redis and SQL. **When not:** if no store checks the token: then this is a plain lock with an additional key.
+/// such stores for Redis and SQL. **When not:** if no store checks the token: the fenced lock is then a plain lock with an additional key.
 ///
-/// The token is the greater of the last token plus 1 and the server's time in microseconds. It grows even if the server loses its last writes in a
-/// failover, unless the clock of the new primary is behind. Re-entries have the token of the hold. No client of leasehold deletes its key,
+/// The token is the maximum of the last token plus 1 and the server's time in microseconds. Tokens increase even if the server loses its last writes in a
+/// failover, unless the clock of the new primary is behind. Re-entries share the token of the hold. No client of leasehold deletes its key,
 /// `redisson_lock_token:{name}`; a JVM's `delete` of the lock does. On the server the lock is Redisson's `RFencedLock`. "How to do distributed
 /// locking" (Kleppmann, 2016) explains why tokens are needed, and why the store must check them.
 ///

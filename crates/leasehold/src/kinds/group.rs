@@ -1,4 +1,4 @@
-//! Locks that consist of several locks.
+//! Locks over several members.
 
 pub(crate) mod guard;
 
@@ -33,15 +33,15 @@ use std::time::Duration;
 pub struct GroupLock<R> {
     pub(super) members: Arc<[AnyLock]>,
     pub(super) name: Arc<str>,
-    /// The number of members in all processes. A quorum lock may have fewer here.
+    /// The number of members in all processes. This process may have fewer members of a quorum lock.
     pub(super) total: usize,
     rule: PhantomData<R>,
 }
 
-/// The part of a rule that the crate keeps to itself.
+/// The private methods of a rule.
 #[expect(unnameable_types, reason = "that is what keeps the trait from being implemented elsewhere")]
 pub trait Rule: Sized {
-    /// The default pauses between attempts.
+    /// The default back-off between attempts.
     const PAUSES: Backoff;
 
     fn check(lock: &GroupLock<Self>) -> Result<(), InvalidInput>;
@@ -52,7 +52,7 @@ pub trait Rule: Sized {
     /// Returns whether another attempt may follow an error, within `unreachable_after`.
     fn is_transient(error: &Error) -> bool;
 
-    /// Acquires enough members, or none. `None` for `until` is a try. `busy` is the member that was busy in the last attempt.
+    /// Acquires enough members, or no member. `until: None` means a try. `busy` is the busy member of the last attempt.
     fn attempt(
         acquire: &GroupAcquire<Self>,
         until: Option<Instant>,
@@ -102,7 +102,7 @@ impl<R: GroupRule> GroupLock<R> {
         GroupAcquire { lock, wait: None, lease: None, max_hold: None, owner: None, backoff: None }
     }
 
-    /// Acquires enough members if they are free. Otherwise returns `None`, also if a member was lost before all were acquired.
+    /// Acquires enough members if they are free. Otherwise, and if a member is lost during the acquire, returns `None`.
     ///
     /// # Errors
     ///
@@ -149,7 +149,7 @@ impl<R: GroupRule> GroupLock<R> {
         self.members[0].spec().handle()
     }
 
-    /// Returns how long as many servers have been known to be out of reach as prevent a grant.
+    /// Returns for how long unreachable servers have prevented a grant.
     fn out_of_reach_for(&self) -> Duration {
         let mut out: Vec<Duration> =
             self.members.iter().filter_map(|member| member.spec().out_of_reach_for()).collect();
@@ -193,13 +193,13 @@ impl<R: GroupRule> GroupAcquire<R> {
         self
     }
 
-    /// Sets a fixed lease for every member, which is not renewed.
+    /// Sets a fixed lease for every member, which the clients do not renew.
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self
     }
 
-    /// Limits how long each member is held. After this time it is lost.
+    /// Limits how long each member is held. After this time the member is lost.
     pub const fn max_hold(mut self, most: Duration) -> Self {
         self.max_hold = Some(most);
         self
@@ -218,7 +218,7 @@ impl<R: GroupRule> GroupAcquire<R> {
         self.run().await.map_err(WithError::NotAcquired)?.with(work).await
     }
 
-    /// Returns the acquire of one member.
+    /// Returns the acquire of a member.
     pub(super) fn member(&self, member: &AnyLock) -> Acquire<Any> {
         let mut acquire = member.acquire();
         (acquire.lease, acquire.max_hold) = (self.lease, self.max_hold);
@@ -267,7 +267,7 @@ impl<R: GroupRule> GroupAcquire<R> {
             let now = handle.clock.now();
             let random = handle.with(|session, _| session.random());
             match backoff.pause(attempts, random).filter(|_| now < until) {
-                // A random pause separates callers that want the same members.
+                // A random pause separates callers that compete for the members.
                 Some(pause) => attempt::pause(handle, pause.min(until.since(now))).await,
                 None => {
                     let (name, waited, elapsed) = (&self.lock.name, now.since(begun), AcquireError::WaitElapsed);
@@ -316,7 +316,7 @@ pub(super) async fn most<F: Future>(
     done
 }
 
-/// What the results of [`most`] are.
+/// The results of [`most`].
 pub(super) enum Enough {
     No,
     Yes,

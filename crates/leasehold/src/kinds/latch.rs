@@ -13,13 +13,13 @@ use std::future::IntoFuture;
 use std::pin::Pin;
 use std::time::Duration;
 
-/// A gate that opens for all its waiters, in every process, when its count reaches zero.
+/// A gate that opens for all waiters, in every process, when its count reaches zero.
 ///
-/// **When to use it:** to start something after a known number of events: the parts of an import, the shards of a migration. **When not:** to exclude
+/// **When to use it:** to start work after a known number of events: the parts of an import, the shards of a migration. **When not:** to exclude
 /// other tasks, because a latch has no holder; or if a part may run twice, because the latch counts every call.
 ///
-/// A latch without a count is open, so call [`try_set_count`](Self::try_set_count) first. After it has opened it can be set again. If the server
-/// loses its data, the latch is open. If a failover loses a recent count, the waiters wait until a caller repeats it. On the server it is Redisson's
+/// A latch without a count is open, so call [`try_set_count`](Self::try_set_count) first. An open latch can be set again. If the server
+/// loses its data, the latch is open. If a failover loses a recent count-down, the waiters wait until a caller repeats it. On the server it is Redisson's
 /// `RCountDownLatch`.
 ///
 /// # Examples
@@ -52,7 +52,7 @@ impl CountDownLatch {
         self.0.name()
     }
 
-    /// Sets the count of an open latch, and returns whether it did. A closed latch keeps its count.
+    /// Sets the count of an open latch, and returns `true`. Returns `false` for a closed latch, which keeps its count.
     ///
     /// # Errors
     ///
@@ -69,7 +69,7 @@ impl CountDownLatch {
         Ok(matches!(self.0.call_idempotent(set, command::set_done).await?, Done::Done { .. }))
     }
 
-    /// Counts down by one, and returns the remaining count. At 0 the latch is open. An open latch does not change.
+    /// Decrements the count, and returns the remaining count. At 0 the latch is open. An open latch does not change.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl CountDownLatch {
         Ok(u32::try_from(left).unwrap_or_default())
     }
 
-    /// Returns the remaining count, or 0 if the latch is open. This changes nothing.
+    /// Returns the remaining count, or 0 if the latch is open. This is read-only.
     ///
     /// # Errors
     ///
@@ -151,7 +151,7 @@ impl fmt::Debug for CountDownLatch {
     }
 }
 
-/// A builder for a wait at a [`CountDownLatch`]. Awaiting it waits.
+/// A builder for a wait at a [`CountDownLatch`]. Awaiting it waits until the latch is open.
 #[derive(Clone)]
 #[must_use = "a wait does nothing until it is awaited"]
 pub struct LatchWait {
@@ -160,7 +160,7 @@ pub struct LatchWait {
 }
 
 impl LatchWait {
-    /// Limits the wait. At its end the client makes one last attempt, and returns [`Error::WaitElapsed`] if the latch is closed.
+    /// Limits the wait. At the end of the wait the client checks the latch once more, and returns [`Error::WaitElapsed`] if the latch is closed.
     /// `Duration::MAX` waits without a limit.
     ///
     /// Default: the client's [`default_wait`](crate::ClientBuilder::default_wait), or no limit.
@@ -185,7 +185,7 @@ impl LatchWait {
         wish.class = self.spec.metrics().name.clone();
         wish.patience = Patience::Until(handle.end_of_wait(self.wait));
         wish.waits_out_outage = self.wait.is_some();
-        // The grant is irrelevant, because an open latch has no holder.
+        // The grant carries no data, because an open latch has no holder.
         match attempt::acquire(handle, wish).await {
             Ok(_) => Ok(()),
             Err(error) => {

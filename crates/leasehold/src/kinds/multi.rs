@@ -13,20 +13,20 @@ use leasehold_core::session::Patience;
 use leasehold_core::time::Instant;
 use std::time::Duration;
 
-/// Several locks that are acquired together: all of them, or none.
+/// Several locks that a caller acquires together: all locks or no lock.
 ///
 /// **When to use it:** if one step changes several resources with separate locks, such as both accounts of a transfer. The order of the
 /// members does not matter: no two callers block each other for long. **When not:** to survive the loss of a server: use the
 /// [`QuorumLock`](crate::QuorumLock). For many small resources, use the [`StripedLock`](crate::StripedLock).
 ///
-/// Members are locks of any kind with an owner, also of several clients and servers: [`AnyLock`]. All callers acquire them in the order of their
+/// Members are locks of any kind with an owner ([`AnyLock`]), even of several clients and servers. All callers acquire them in the order of their
 /// names, so multi locks do not deadlock. A caller waits for a busy member for up to 100 ms while it holds the members before it. Then it releases
 /// them, and waits for the busy member without holding a member. A deadlock with code that acquires a single member therefore ends after 100 ms.
 ///
 /// A caller keeps its place in the queue of a fair member only while it holds no other member. After the 100 ms it rejoins the queue at its
 /// tail. The queue is therefore fair to groups only while the other members are free.
 ///
-/// The guard lasts until the earliest deadline of its members, and is lost with any member. Members do not fall back: while the server of a member is
+/// The guard lasts until the earliest deadline of its members, and is lost with the first lost member. Members have no fallback: while the server of a member is
 /// unreachable, an acquire fails regardless of [`Lock::fallback`](crate::Lock::fallback).
 ///
 /// # Examples
@@ -45,7 +45,7 @@ pub type MultiLock = GroupLock<AllMembers>;
 /// A builder for an acquire of a [`MultiLock`].
 pub type MultiAcquire = GroupAcquire<AllMembers>;
 
-/// A guard of all members of a [`MultiLock`]. The loss of one member is the loss of the guard. The other members stay busy until the guard is
+/// A guard of all members of a [`MultiLock`]. The guard is lost with the first lost member. The other members stay busy until the guard is
 /// dropped or released.
 pub type MultiGuard = GroupGuard<AllMembers>;
 
@@ -77,7 +77,7 @@ impl Rule for AllMembers {
         for (index, member) in lock.members.iter().enumerate() {
             let spec = member.spec();
             let key = spec.checked_name()?.key();
-            // Two clients of one server would block each other on behalf of one caller.
+            // Two clients of one server would block each other within one acquire.
             let same = |other: &AnyLock| {
                 other.spec().checked_name().is_ok_and(|name| name.key() == key)
                     && other.spec().handle().is_of_server(spec.handle())
@@ -97,8 +97,8 @@ impl Rule for AllMembers {
         matches!(error, Error::Unreachable { .. })
     }
 
-    /// Acquires the members by name, an order that all callers share. The busy member of the last attempt comes first, so that nothing is held
-    /// during the wait for it.
+    /// Acquires the members by name, an order that all callers share. The busy member of the last attempt comes first: the caller waits for it
+    /// without holding another member.
     async fn attempt(
         acquire: &MultiAcquire,
         until: Option<Instant>,
@@ -107,7 +107,7 @@ impl Rule for AllMembers {
         let (members, clock) = (&acquire.lock.members, &acquire.lock.handle().clock);
         let mut order: Vec<usize> = (0..members.len()).collect();
         order.sort_by(|one, other| members[*one].name().cmp(members[*other].name()));
-        // Members up to this place may be out of order: waiting for them while holding others could deadlock.
+        // Members up to this index may be out of order: waiting for them while holding a member could deadlock.
         let out_of_order = order.iter().position(|index| Some(*index) == *busy).unwrap_or_default();
         order[..=out_of_order].rotate_right(1);
         let mut guards = Vec::with_capacity(order.len());
@@ -117,7 +117,7 @@ impl Rule for AllMembers {
                 Some(until) if place == 0 || place > out_of_order => {
                     let left = until.since(clock.now());
                     let left = if place == 0 { left } else { left.min(HOLDING) };
-                    // The clocks of different clients have different zeros.
+                    // The clocks of different clients have different origins.
                     Patience::Until(member.spec().handle().clock.now() + left)
                 }
                 _ => Patience::Try,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// A lock whose waiters poll.
 ///
-/// **When to use it:** if holds last a few milliseconds and waits are rare, or without Pub/Sub. A release publishes nothing. **When not:** for
+/// **When to use it:** if holds last a few milliseconds and waits are rare, or if the server has no Pub/Sub. A release publishes nothing. **When not:** for
 /// long waits: every waiter sends a command after each pause, and is up to one pause late.
 /// [`Acquire::backoff`](crate::Acquire::backoff) sets the pauses.
 ///
@@ -31,15 +31,15 @@ use std::time::Duration;
 /// ```
 pub type SpinLock = Lock<Spin>;
 
-/// A lock that consists of one string with a lease, like go-zero's `RedisLock`.
+/// A lock stored as a string with a lease, like go-zero's `RedisLock`.
 ///
 /// **When to use it:** to share locks with go-zero, or with any library that sets a string under the lock's name. It also suits a short section of
 /// known length, for which a fixed lease suffices. **When not:** in all other cases. Its waiters poll without release notices, and the server keeps
 /// no hold count.
 ///
-/// The lease is set at the creation of the lock, and is not renewed unless the acquire uses [`renewed`](crate::Acquire::renewed). go-zero adds
-/// 500 ms to its setting in seconds; use the same length here. Every hold has its own id, unless [`with_id`](Lock::with_id) sets one: a
-/// process with the same id acquires the lock again and refreshes its lease.
+/// The server sets the lease at the grant. The client does not renew it unless the acquire uses [`renewed`](crate::Acquire::renewed). go-zero adds
+/// 500 ms to its setting in seconds; use an equal lease here. Every hold has its own id, unless [`with_id`](Lock::with_id) sets an id: a
+/// process with this id acquires the lock again and refreshes its lease.
 ///
 /// # Examples
 ///
@@ -55,8 +55,8 @@ pub type SpinLock = Lock<Spin>;
 pub type SimpleLock = Lock<Simple>;
 
 impl SimpleLock {
-    /// Sets the id of the holder. All processes with the same id are one holder: an acquire refreshes the lease, and a release ends the hold,
-    /// in any process.
+    /// Sets the id of the holder. All processes with this id are one holder: in any process, an acquire refreshes the lease, and a release
+    /// ends the hold.
     #[must_use]
     pub fn with_id(&self, id: impl Into<String>) -> Self {
         let id = Bytes::from(id.into());
@@ -76,7 +76,7 @@ impl SimpleLock {
     ///
     /// # Cancel safety
     ///
-    /// After a drop of the future the hold may or may not be ended. A late copy of the command may end a later hold of the same id.
+    /// After a drop of the future the hold may or may not be ended. A late copy of the command may end a later hold of this id.
     pub async fn release(&self) -> Result<bool, Error> {
         let spec = self.spec();
         let Some((field, _)) = spec.options().holder.as_deref().cloned() else { return Ok(false) };

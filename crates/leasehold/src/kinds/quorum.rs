@@ -23,12 +23,12 @@ use std::time::Duration;
 /// renewal. It relies on the *rates* of the servers' clocks, not on their readings.
 ///
 /// **A server that has lost its data** must stay down for one lease (the *delayed restart* of Redlock). Otherwise it may belong to a holder's bare
-/// majority and grant the lock to another client. With this delay, a minority of servers may lose all data at the same time.
+/// majority, and grant the lock to another client. With this delay, a minority of servers may lose all data at once.
 ///
 /// Only grants of servers count; quorum locks ignore a client's [`fallback`](crate::ClientBuilder::fallback).
 ///
-/// **Every process must use the same set of servers**: a majority of three servers and a majority of five may be disjoint. A process therefore
-/// passes a client for each server, up or not; [`Client::connect_lazy`] creates such clients. [`QuorumLock::of`] sets the number of servers
+/// **Every process must use an identical set of servers**: a majority of three servers and a majority of five may be disjoint. A process therefore
+/// passes a client for each server, even for an unreachable server; [`Client::connect_lazy`] creates such clients. [`QuorumLock::of`] sets the number of servers
 /// for a process with fewer clients.
 ///
 /// # Examples
@@ -49,7 +49,7 @@ pub type QuorumLock = GroupLock<Majority>;
 pub type QuorumAcquire = GroupAcquire<Majority>;
 
 /// A guard of a [`QuorumLock`] on a majority of its servers. It is lost when fewer servers remain. The remaining servers stay locked until the
-/// guard is dropped or released, and another client may need them for its majority.
+/// guard is dropped or released; another client may need them for its majority.
 pub type QuorumGuard = GroupGuard<Majority>;
 
 impl QuorumLock {

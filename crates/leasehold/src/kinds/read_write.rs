@@ -17,7 +17,7 @@ use std::time::Duration;
 /// sections: a plain lock also costs one command, and is simpler. Without [`prefer_writers`](Self::prefer_writers) a continuous stream of
 /// readers starves writers.
 ///
-/// The halves are locks. A writer may acquire the read half too, and so **downgrade**: see [`Guard::downgrade`]. A reader cannot become a writer. An
+/// Both halves are locks. A writer may also acquire the read half, and thereby **downgrade**: see [`Guard::downgrade`]. A reader cannot become a writer. An
 /// owner that holds the read half and requests the write half would wait for itself, and gets [`Error::UpgradeNotSupported`] at once. Every reader
 /// has its own lease, so a dead reader expires by its own deadline, even while other readers renew. On the server the lock is Redisson's
 /// `RReadWriteLock`.
@@ -61,7 +61,7 @@ pub type ReadLock = Lock<Read>;
 
 /// The write half of a [`ReadWriteLock`]: one holder, and no other readers.
 ///
-/// **When to use it:** to change data that readers must not see half changed. **When not:** to read.
+/// **When to use it:** to change data that readers must not see in an intermediate state. **When not:** to read.
 ///
 /// # Examples
 ///
@@ -86,9 +86,9 @@ impl ReadWriteLock {
         Self { write: Lock::of(LockSpec::new(handle.clone(), Kind::Write, name)) }
     }
 
-    /// Makes waiting writers block new readers, among all leasehold clients with this setting.
+    /// Makes waiting writers block new readers. This affects all leasehold clients with this setting.
     ///
-    /// Current readers, and writers that read, are not blocked. Redisson's readers ignore this setting. A continuous stream of writers then starves
+    /// Waiting writers do not block current readers, or writers that acquire the read half. Redisson's readers ignore this setting. A continuous stream of writers then starves
     /// readers.
     #[must_use]
     pub fn prefer_writers(self) -> Self {

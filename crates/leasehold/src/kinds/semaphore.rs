@@ -18,8 +18,8 @@ use std::time::Duration;
 /// leases while the guard lives, and the permits of a crashed process return after one lease. **When not:** for a limit of one: use a lock.
 ///
 /// A new semaphore has no permits until [`try_set_permits`](Self::try_set_permits) sets them. If the server loses its data, waiters wait until a
-/// caller sets the number again, and the client warns once ([`UNSET_TOTAL`](crate::telemetry::UNSET_TOTAL)). Limit such a
-/// [`wait`](crate::Acquire::wait). A request for more permits than the capacity fails at once with [`Error::ExceedsCapacity`], unless the capacity is
+/// caller sets the number again, and the client warns once ([`UNSET_TOTAL`](crate::telemetry::UNSET_TOTAL)). Limit the
+/// [`wait`](crate::Acquire::wait) of these waiters. A request for more permits than the capacity fails at once with [`Error::ExceedsCapacity`], unless the capacity is
 /// not set yet. A request for more than [`MAX_AT_ONCE`](Self::MAX_AT_ONCE) fails with
 /// [`InvalidInput::TooManyPermits`](crate::InvalidInput::TooManyPermits). On the server it is Redisson's `RPermitExpirableSemaphore`, with leases by
 /// the server's clock.
@@ -77,20 +77,20 @@ pub struct PermitCounts {
 
 /// A counter of permits without holders and leases.
 ///
-/// **When to use it:** to share a semaphore with JVMs that use Redisson's `RSemaphore`, or for permits without a hold, such as tickets that nobody
-/// returns. **When not:** nearly everywhere else. The server stores the number of available permits, but no holders. **The permits of a crashed
+/// **When to use it:** to share a semaphore with JVMs that use Redisson's `RSemaphore`, or for permits without a hold, such as tickets that are never
+/// returned. **When not:** nearly everywhere else. The server stores the number of available permits, but no holders. **The permits of a crashed
 /// process are gone** until a caller adds them again. A [`Semaphore`](crate::Semaphore) recovers such permits automatically.
 ///
 /// A new semaphore has no permits until [`try_set_permits`](Self::try_set_permits) sets them. If the server loses its data, waiters wait until a
-/// caller sets the number again, and the client warns once ([`UNSET_TOTAL`](crate::telemetry::UNSET_TOTAL)). Limit such a
-/// [`wait`](crate::Acquire::wait). Permits from before the loss that return afterwards add to the new number, because the server stores no holders.
-/// For the same reason, a request for more permits than the semaphore will ever have waits without a limit.
+/// caller sets the number again, and the client warns once ([`UNSET_TOTAL`](crate::telemetry::UNSET_TOTAL)). Limit the
+/// [`wait`](crate::Acquire::wait) of these waiters. Permits from before the loss that return afterwards add to the new number, because the server stores no holders.
+/// The server therefore cannot refuse a request for more permits than the semaphore will ever have, which waits without a limit.
 ///
 /// A guard returns its permits once, when it is released or dropped. It has no lease and no renewals, and does not report a loss while its client
 /// lives. Its release fails with [`Error::Lost`] if the semaphore no longer exists: after a deletion, an eviction or a loss of the server's data.
 /// Such a release returns no permits. Owners do not re-enter it: each acquire takes new permits.
 ///
-/// **What it costs:** each acquire and each other operation leaves a key of about 160 bytes for ten minutes, to detect late copies. The release
+/// **Memory:** each acquire and each other operation leaves a key of about 160 bytes for ten minutes, to detect late copies. The release
 /// writes to the key of its acquire. 100 acquires a second keep 60 000 keys (10 MB), and 1 000 acquires a second 100 MB.
 ///
 /// # Examples
@@ -109,7 +109,7 @@ pub struct PermitCounts {
 pub type BareSemaphore = Lock<Counter>;
 
 impl<K: Counted> Lock<K> {
-    /// Sets the number of permits (the capacity of a [`Semaphore`]) if it was never set, and returns whether it did. An existing number does not
+    /// Sets the number of permits (the capacity of a [`Semaphore`]) if it was never set, and returns `true`. Otherwise the number does not
     /// change, even if no permit is available.
     ///
     /// # Errors
@@ -135,7 +135,7 @@ impl<K: Counted> Lock<K> {
         Ok(matches!(self.spec().call_idempotent(set, set_done).await?, Done::Done { .. }))
     }
 
-    /// Acquires this many permits if they are available: all of them, or none. See [`Acquire::permits`](crate::Acquire::permits) for a wait.
+    /// Acquires this many permits if all of them are available. See [`Acquire::permits`](crate::Acquire::permits) for a wait.
     ///
     /// # Errors
     ///
@@ -199,7 +199,7 @@ impl<K: Counted> Lock<K> {
 
 impl BareSemaphore {
     /// Returns permits that no guard of this client has: permits from [`drain_permits`](Self::drain_permits), or of a crashed process. A JVM's
-    /// `release` does the same. The server does not check whether a caller holds these permits. Returns the number of available permits.
+    /// `release` has this effect, too. The server does not check whether a caller holds these permits. Returns the number of available permits.
     ///
     /// # Errors
     ///
@@ -213,7 +213,7 @@ impl BareSemaphore {
         self.add_permits(i32::try_from(permits).unwrap_or(i32::MAX)).await
     }
 
-    /// Takes all available permits without a hold, and returns their number.
+    /// Removes all available permits, without a hold, and returns their number.
     ///
     /// # Errors
     ///

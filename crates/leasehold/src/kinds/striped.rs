@@ -8,9 +8,9 @@ use leasehold_core::name::check_ends;
 
 /// A fixed number of locks that cover any number of small resources.
 ///
-/// **When to use it:** if each of millions of rows, users or files needs a lock, and some of them may share one. The number of stripes limits
+/// **When to use it:** if each of millions of rows, users or files needs a lock, and two of them may share a lock. The number of stripes limits
 /// the keys on the server and the channels of the client. **When not:** if two resources on one stripe must not wait for each other. An owner
-/// that locks two resources one after the other may block itself: acquire them together with [`StripedLock::all_of`], or under one
+/// that locks two resources in sequence may block itself: acquire them together with [`StripedLock::all_of`], or under one
 /// [`Owner`](crate::Owner).
 ///
 /// **How many stripes:** with `h` locked resources, the probability that another resource must wait for an unrelated resource is about `h / stripes`.
@@ -60,7 +60,7 @@ impl StripedLock {
         self.stripes
     }
 
-    /// Returns the stripe of `thing`: its 64-bit FNV-1a hash modulo the number of stripes, in every process and version.
+    /// Returns the stripe of `thing`: its 64-bit FNV-1a hash modulo the number of stripes. Every process and version computes this stripe.
     pub fn stripe_of(&self, thing: impl AsRef<[u8]>) -> u32 {
         u32::try_from(fnv1a(thing.as_ref()) % u64::from(self.stripes.max(1))).unwrap_or_default()
     }
@@ -70,7 +70,7 @@ impl StripedLock {
         self.stripe(self.stripe_of(thing))
     }
 
-    /// Returns one lock over all stripes of `things`, each stripe once.
+    /// Returns a lock over the distinct stripes of `things`.
     pub fn all_of<T: AsRef<[u8]>>(&self, things: impl IntoIterator<Item = T>) -> MultiLock {
         let mut stripes: Vec<u32> = things.into_iter().map(|thing| self.stripe_of(thing)).collect();
         stripes.sort_unstable();

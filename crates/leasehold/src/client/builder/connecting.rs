@@ -26,7 +26,7 @@ use crate::raw::RawConnection;
 #[cfg(feature = "embedded")]
 use leasehold_embedded::{ClockSort, EmbeddedLink, EmbeddedServer};
 
-/// Returns the clock of an engine's client: the builder's clock, or the engine's clock by default. Both must be of the same sort.
+/// Returns the clock of an engine's client: the builder's clock, or the engine's clock by default. Both clocks must be of one sort.
 #[cfg(feature = "embedded")]
 fn clock_beside(named: Option<Clock>, engine: ClockSort) -> Result<Clock, ConnectError> {
     match (named, engine) {
@@ -59,16 +59,16 @@ impl ClientBuilder {
     /// The query may also contain `protocol=resp2`, for a proxy without `HELLO`, and settings. A setting has the name of a method of this builder or
     /// of [`Tuning`](crate::Tuning): `prefix`, `announce`, `lease`, `default_wait`, `recheck`, `unreachable_after`, `command_timeout`,
     /// `connect_deadline`, `require_noeviction`, `fsync`, `hand_over`, `publish` and `batch_calls`. A time is a whole number with `ms`, `s`, `m` or `h`:
-    /// `redis://host:6379?prefix=shop:&lease=20s&command_timeout=500ms`. A setting in the URL overrides the builder. Unknown parameters,
-    /// repeated parameters and a `#` are refused. White space around the URL is ignored.
+    /// `redis://host:6379?prefix=shop:&lease=20s&command_timeout=500ms`. A setting in the URL overrides the builder. The builder
+    /// refuses unknown parameters, repeated parameters and a `#`, and ignores white space around the URL.
     ///
     /// Behind a proxy that hides a cluster, use `redis` and not `redis-cluster`. [Servers and
     /// proxies](https://github.com/leasehold/leasehold/blob/main/docs/servers.md#multi-primary-and-proxies) lists what each proxy needs.
     ///
-    /// `db` is the number of a database. Every connection selects it, including connections to a cluster. Most clusters accept only 0, and
-    /// the error contains the refusal. Locks of the same name in two databases are independent.
+    /// `db` is the number of a database. Every connection selects it, including connections to a cluster. Most clusters accept only 0;
+    /// the error contains their refusal. Equal names in two databases are independent locks.
     ///
-    /// The tokio runtime that polls this future reads the replies, so its futures need no thread switch. If that runtime is blocked, the
+    /// The tokio runtime that polls this future also reads the replies, so its tasks need no thread switch. If that runtime is blocked, the
     /// client's own thread reads replies after 10 ms, and release notices after 100 ms.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl ClientBuilder {
     /// [policy](Self::require_noeviction), which [`connect`](Self::connect) reports at once. [`Client::server`] is complete after the first
     /// connection.
     ///
-    /// The tokio runtime that calls this reads the replies, as with [`connect`](Self::connect). Any thread may call this; it does not block.
+    /// The calling tokio runtime reads the replies, as with [`connect`](Self::connect). Any thread may call this method, which does not block.
     ///
     /// # Errors
     ///
@@ -148,13 +148,13 @@ impl ClientBuilder {
         Ok(Client::new(inner))
     }
 
-    /// Connects to the URL in the environment variable `LEASEHOLD_URL`, or in `REDIS_URL` if the first is unset or empty. The URL may contain
+    /// Connects to the URL in the environment variable `LEASEHOLD_URL`, or in `REDIS_URL` if `LEASEHOLD_URL` is unset or empty. The URL may contain
     /// settings, as in [`connect`](Self::connect).
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Invalid`] if neither is set; otherwise the errors of [`connect`](Self::connect). The text contains the name of the
-    /// variable, but never an invalid URL.
+    /// [`ConnectError::Invalid`] if neither variable is set; otherwise the errors of [`connect`](Self::connect). The error text contains the
+    /// name of the variable, but never an invalid URL.
     ///
     /// # Cancel safety
     ///
@@ -224,8 +224,8 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Invalid`] if a setting is invalid, with [`fsync`](Self::fsync), or if the clocks of the builder and the engine differ in
-    /// sort: leases would end at different times. [`ConnectError::Unreachable`] if the operating system refuses another thread.
+    /// [`ConnectError::Invalid`] if a setting is invalid, with [`fsync`](Self::fsync), or if the clocks of the builder and the engine are of
+    /// different sorts: leases would then end at different times. [`ConnectError::Unreachable`] if the operating system refuses another thread.
     ///
     /// # Panics
     ///
@@ -235,8 +235,8 @@ impl ClientBuilder {
         self.embedded_link(server.link())
     }
 
-    /// Creates a client like [`ClientBuilder::embedded`], with connections that the caller created and may disturb. If they stay
-    /// [down](EmbeddedLink::set_down), the client looks like a killed process to all other clients. It sends nothing more to the engine, and cleans
+    /// Creates a client like [`ClientBuilder::embedded`], over a link that the caller created and may interrupt. While the link stays
+    /// [down](EmbeddedLink::set_down), the client looks like a killed process to all other clients: it sends nothing to the engine, and cleans
     /// nothing up.
     ///
     /// # Errors
@@ -304,7 +304,7 @@ impl ClientBuilder {
         self.assemble(link, Clock::Manual(clock), Background::new(Place::Thread), Some(7)).expect("a client")
     }
 
-    /// Validates everything that needs no server, checks that the current runtime supports connections, and starts the background's thread.
+    /// Validates the settings that need no server, checks that the current runtime supports connections, and starts the background's thread.
     fn start_link(
         &self,
         target: ServerTarget,

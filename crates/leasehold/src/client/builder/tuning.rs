@@ -4,7 +4,7 @@ use super::{ClientBuilder, PublishCommand};
 use crate::link::LinkSettings;
 use std::time::Duration;
 
-/// Rarely changed settings of a client, for [`ClientBuilder::tuning`]. A setting that is not set here keeps its value.
+/// Rarely changed settings of a client, for [`ClientBuilder::tuning`]. Unset values keep the client's setting.
 ///
 /// # Examples
 ///
@@ -27,7 +27,7 @@ pub struct Tuning {
 }
 
 impl Tuning {
-    /// Creates a value that changes nothing.
+    /// Creates a tuning without changes.
     pub const fn new() -> Self {
         Self { recheck: None, batch_calls: None, publish: None, jvm_watchdog: None, server_side_expiry: None }
     }
@@ -39,11 +39,11 @@ impl Tuning {
         self
     }
 
-    /// Sets whether concurrent acquires and releases are sent as one script. Default: `true`.
+    /// Sets whether the client sends concurrent acquires and releases as one script. Default: `true`.
     ///
     /// A batch contains the calls that are ready when the connection writes, and at least four. No call waits for further calls. One batch blocks the
-    /// server for at most about a third of a millisecond. The 99th percentile of a call among hundreds may therefore rise; use `false` if it matters
-    /// more than throughput. On a cluster all calls of a batch belong to one hash slot. Embedded engines have no batches.
+    /// server for at most about a third of a millisecond. The 99th percentile of a call among hundreds may therefore rise; use `false` if that latency
+    /// matters more than throughput. On a cluster a batch contains calls of one hash slot only. Embedded engines have no batches.
     pub const fn batch_calls(mut self, batch: bool) -> Self {
         self.batch_calls = Some(batch);
         self
