@@ -3,16 +3,16 @@
 //! A `ServerLink` has one connection to each server, for calls and notices. Notices have their own connection in RESP2
 //! and with sharded Pub/Sub. Durable calls have up to five more. On a cluster, connections open on demand.
 //!
-//! | file | story |
+//! | file | contents |
 //! |---|---|
 //! | `target.rs`, `error.rs` | the URL, credentials and certificates of a server; the errors of a connect |
 //! | `network.rs`, `tls.rs`, `no_tls.rs` | name lookup, sockets, and TLS or its absence |
 //! | `connect.rs`, `handshake.rs` | opens the first connections; logs in, and identifies the server |
 //! | `connection.rs`, `connection/reader.rs` | one connection, with its guarantees; the two readers of its replies |
 //! | `pool.rs`, `shared.rs` | reconnects; a connection to each server; the state of the link and its events |
-//! | `route.rs` | the slot map of a cluster, and the way of a call to its server |
+//! | `route.rs` | the slot map of a cluster, and the routing of calls |
 //! | `call.rs`, `durable.rs`, `notices.rs` | calls and their replies, calls that wait for replicas, subscriptions |
-//! | `settle.rs`, `maintain.rs` | the proof that old calls are over; the periodic checks |
+//! | `settle.rs`, `maintain.rs` | the proof that the server applies no earlier call; the periodic checks |
 
 mod call;
 mod connect;
@@ -70,7 +70,7 @@ pub(crate) enum AnyLink {
 }
 
 impl AnyLink {
-    /// Whether the server was identified: since then calls are sent.
+    /// Whether the server is identified. Until then the link sends no calls.
     pub(crate) fn is_identified(&self) -> bool {
         match self {
             Self::Server(link) => link.shared().identity.check().is_ok(),
@@ -199,10 +199,10 @@ impl Link for ServerLink {
 
     async fn settle(&self, key: Bytes, durable: bool) -> Result<Settled, LinkError> {
         let Links { pool, durable: lanes, .. } = &*self.0;
-        // Also before the server is identified: a suspended thread may send late.
+        // Even before the server is identified: a suspended thread may send late.
         *pool.shared.send_barrier(durable).write() += 1;
         if self.shared().identity.check().is_err() {
-            // Nothing has ever been sent.
+            // The link has never sent a call.
             return Ok(Settled::Proven);
         }
         let settled = async {

@@ -1,8 +1,8 @@
 //! Calls of scripts and their replies.
 //!
 //! Two replies prove that the server did *not* apply a call: `NOSCRIPT` and a redirection. After `NOSCRIPT` the link
-//! sends the script's text; it follows a redirection. It resends after no other reply, and never after a settling since
-//! the decision to send.
+//! sends the script's text; it also follows redirections. It never resends after another reply, or after a settling that began
+//! since the decision to send.
 
 use super::connection::{Answer, Connection, word};
 use super::pool::{ConnectionManager, Pool};
@@ -51,7 +51,7 @@ pub(super) struct Started {
     pub(super) batch: Option<Joins>,
 }
 
-/// The batch that a call may join, and on a cluster the hash slot that all of its calls have.
+/// The batch that a call may join, and on a cluster the hash slot of the batch.
 pub(super) type Joins = (&'static Batch, u16);
 
 impl Started {
@@ -100,7 +100,7 @@ impl Started {
         reply.into_result().map_err(|refusal| {
             let refusal = refusal.of_script(self.call.script(), batch.script());
             if refusal.proves_no_grant() {
-                // Some servers do not name the refused command of a batched script. A call sent alone learns it.
+                // Some servers do not name the refused command of a batched script. The error of a call sent alone contains it.
                 self.pool.pause_batches();
             }
             self.refused(refusal)
@@ -115,7 +115,7 @@ impl Started {
         }
     }
 
-    /// Follows up the refused call in a task, where the refusal was read: the background may be blocked in telemetry.
+    /// Follows up the refused call in a task of the runtime that read the refusal: telemetry may block the background.
     fn follow_up(self, refusal: Refusal) {
         let Self { pool, begun, id, call, .. } = self;
         let runtime = Handle::try_current().unwrap_or_else(|_| pool.runtime.clone());
@@ -129,7 +129,7 @@ impl Started {
     }
 }
 
-/// Pause of batches after a missing right to a key or a command.
+/// Pause of batches after a server reported a missing permission for a key or a command.
 const PAUSE: Duration = Duration::from_secs(10);
 
 impl Pool {
@@ -177,7 +177,7 @@ impl Pool {
         lacks_a_right || is_parted || refusal.is_detour() || refusal.is_of_a_moving_slot()
     }
 
-    /// Loads the script of a batch for later batches. Without the right to do so, every batch would be refused.
+    /// Loads the script of a batch for later batches. Otherwise the server would refuse every batch.
     fn load(self: &Arc<Self>, batch: &'static Batch, connection: &Connection) {
         self.shared.scripts.note(batch.script());
         let Ok(loading) = connection.begin("SCRIPT", &[word("LOAD"), word(batch.script().source())]) else { return };
@@ -358,7 +358,7 @@ async fn follow_up(
         let connection = route::ready(&manager, timeout).await?;
         let sent = route::unless_settled(pool.shared.send_barrier(false), begun, || {
             if asking {
-                // If another command slips in between, the node redirects the call again. `ASKING` does not harm the other
+                // If another command slips in between, the node redirects the call again. `ASKING` does not affect that other
                 // command.
                 drop(connection.begin("ASKING", &[])?);
             }
@@ -374,8 +374,8 @@ async fn follow_up(
     answer.map_err(|refusal| route::refused(&manager, refusal.error().clone()))
 }
 
-/// The scripts in use. After a reconnect the link loads those that the server lacks: a restarted server has none, and
-/// replicas get none from their primary. Calls do not wait for it.
+/// The scripts in use. After a reconnect the link loads the missing scripts: a restarted server has no scripts, and a
+/// primary does not replicate them. Calls do not wait for the load.
 #[derive(Default)]
 pub(super) struct Scripts {
     used: RwLock<Vec<&'static Script>>,
@@ -393,7 +393,7 @@ impl Scripts {
         }
     }
 
-    /// Loads the missing scripts. Without permission this only costs a later round trip.
+    /// Loads the missing scripts. Without permission, each script only costs a later round trip.
     pub(super) async fn load_missing(&self, connection: &Connection, timeout: Duration) {
         let used = self.used.read().clone();
         if used.is_empty() {
@@ -404,7 +404,7 @@ impl Scripts {
         let Ok(answer) = connection.send("SCRIPT", asked, timeout).await else { return };
         let Ok(known) = answer.array() else { return };
         let lacking = used.iter().zip(known).filter(|(_, known)| known.int() == Ok(0));
-        // Sequentially, so that renewals do not wait behind all of them.
+        // Sequentially: a renewal then waits for one script at most.
         for (script, _) in lacking {
             let given = vec![word("LOAD"), word(script.source())];
             match connection.send("SCRIPT", given, timeout).await {
@@ -422,7 +422,7 @@ pub(super) fn servers(pool: &Pool) -> Vec<ServerId> {
     nodes.into_iter().map(ServerId).collect()
 }
 
-/// Sends a `PING`. A user without the right to it may still call scripts.
+/// Sends a `PING`. A user without permission for `PING` may still call scripts.
 pub(super) async fn ping(pool: &Pool, server: ServerId) -> Result<(), LinkError> {
     match send_to(pool, server, "PING", Vec::new()).await {
         Err(LinkError::Refused(refusal)) if refusal.code() == "NOPERM" => Ok(()),
@@ -430,7 +430,7 @@ pub(super) async fn ping(pool: &Pool, server: ServerId) -> Result<(), LinkError>
     }
 }
 
-/// Reads a page of keys. Follows no redirection: a cursor means nothing to another server.
+/// Reads a page of keys. Follows no redirection: a cursor is valid on one server only.
 pub(super) async fn scan(pool: &Pool, server: ServerId, page: &ScanPage) -> Result<Scanned, LinkError> {
     if !servers(pool).contains(&server) {
         return Err(LinkError::NotSent("the server no longer has keys of the cluster".to_owned()));
@@ -440,7 +440,7 @@ pub(super) async fn scan(pool: &Pool, server: ServerId, page: &ScanPage) -> Resu
     Scanned::decode(&reply, process).map_err(|error| LinkError::Unknown(error.to_string()))
 }
 
-/// Sends a command to one server. Returns the reply, and the connection that it came by.
+/// Sends a command to one server. Returns the reply and its connection.
 async fn send_to(
     pool: &Pool,
     server: ServerId,

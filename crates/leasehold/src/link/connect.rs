@@ -92,7 +92,7 @@ impl Links {
             let error = match tokio::time::timeout_at(deadline, attempt).await {
                 Ok(Ok(info)) => return Ok(info),
                 Ok(Err(error)) => error,
-                // The deadline's error is less specific than the error of a failed attempt.
+                // The error of a failed attempt is more specific than the deadline's error.
                 Err(_) => match trouble {
                     Some(trouble) => return Err(ConnectError::after(trouble, settings.connect_deadline)),
                     None => ConnectError::silent(target.to_string()),
@@ -139,7 +139,7 @@ impl Links {
         }
     }
 
-    /// One attempt to open all connections, except for notices on a cluster.
+    /// Makes one attempt to open all connections, except for notices on a cluster.
     async fn attempt(&self) -> Result<ServerInfo, ConnectError> {
         let manager = open(&self.pool).await?;
         let info = server_info(&self.pool.shared, &manager).await?;
@@ -150,7 +150,7 @@ impl Links {
         Ok(info)
     }
 
-    /// The error of a URL that is wrong about TLS, or `error`.
+    /// Returns the error of a URL with the wrong TLS setting, or `error`.
     async fn explained(&self, error: ConnectError) -> ConnectError {
         let LinkShared { target, settings, .. } = &*self.pool.shared;
         if matches!(error, ConnectError::Unreachable { .. } | ConnectError::Protocol { .. }) {
@@ -163,7 +163,7 @@ impl Links {
         error
     }
 
-    /// From now on calls are sent.
+    /// From now on the link sends calls.
     fn identified(&self, info: ServerInfo) {
         self.pool.shared.identity.complete(info);
         let maintained = maintain(Arc::clone(&self.pools), Arc::clone(&self.pool), Arc::clone(&self.notices));
@@ -197,7 +197,7 @@ async fn open(pool: &Arc<Pool>) -> Result<Arc<ConnectionManager>, ConnectError> 
     Err(trouble.unwrap_or_else(|| ConnectError::Address("it names no host".to_owned())))
 }
 
-/// Connects to a seed, and to the nodes that it names.
+/// Connects to a seed, and to the nodes that the seed announces.
 async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionManager>, ConnectError> {
     let shared = &pool.shared;
     let label = seed.label();
@@ -210,8 +210,8 @@ async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionManager>,
             connection.end();
             return Err(ConnectError::IsACluster { server: label });
         }
-        // Sentinel finds the primary. A primary that returns as a replica is not refused either. Its address will soon
-        // lead to another primary, and calls wait for that.
+        // Sentinel finds the primary. This also accepts a former primary that returns as a replica: its address will soon
+        // lead to another primary, and calls wait for it.
         if by_address && connection.about.is_read_only {
             connection.end();
             return Err(ConnectError::ReadOnly { server: label });
@@ -220,7 +220,7 @@ async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionManager>,
         return Ok(manager);
     };
     slots.read(&connection, shared.settings.attempt()).await.inspect_err(|_| connection.end())?;
-    // The seed is usually one of the nodes, so its connection is reused.
+    // The seed is usually a node itself: reuse its connection.
     let own = slots.node(&connection.server);
     let primaries = slots.primaries();
     if primaries.contains(&own) {
@@ -242,10 +242,10 @@ async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionManager>,
     })
 }
 
-/// The time limit for probes of a server that cannot be reached.
+/// The time limit for probes of an unreachable server.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A refusal, if every address refuses the connection. A silent address, or an unresolved name, may belong to a server.
+/// Returns a refusal if every address refuses the connection. A silent address, or an unresolved name, may belong to a server.
 async fn refused_by_all(network: &Network, seeds: &[Server]) -> Option<io::Error> {
     let refusal = async {
         let mut refusal = None;
@@ -271,7 +271,7 @@ async fn refused_by_all(network: &Network, seeds: &[Server]) -> Option<io::Error
     tokio::time::timeout(PROBE_TIMEOUT, refusal).await.ok()?
 }
 
-/// The error of a URL that is wrong about TLS.
+/// Returns the error of a URL with the wrong TLS setting.
 async fn tls_mismatch(network: &Network, seed: &Server, secure: bool) -> Option<ConnectError> {
     // A server without TLS replies to the command, and a TLS server replies to the empty handshake with an alert.
     const ALERT: u8 = 0x15;
@@ -296,10 +296,10 @@ async fn tls_mismatch(network: &Network, seed: &Server, secure: bool) -> Option<
     Some(ConnectError::Tls { server: seed.label(), reason, source: None })
 }
 
-/// The first byte of the server's reply.
+/// Returns the first byte of the server's reply.
 async fn first_byte(network: &Network, host: &Host, greeting: &[u8]) -> Option<u8> {
     let socket = network.dial_host(host, network.addresses(host).await.ok()?).await.ok()?;
-    // A new connection accepts so few bytes in one write.
+    // A new socket accepts these few bytes in one write.
     socket.write(greeting).ok()?;
     let mut first = [0];
     let read = socket.watch().ok()?.read(&mut first).await.ok()?;

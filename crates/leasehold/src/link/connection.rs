@@ -1,5 +1,5 @@
 //! One connection, from connect to close. It never reconnects: the
-//! [`ConnectionManager`](super::pool::ConnectionManager) opens a new connection instead. So a connection has *one*
+//! [`ConnectionManager`](super::pool::ConnectionManager) opens a new connection instead. A connection therefore has *one*
 //! socket and *one* id on *one* server process, with these guarantees:
 //!
 //! 1. A command is encoded once, into the connection's only buffer. Its bytes are written in the order of the buffer,
@@ -11,14 +11,14 @@
 //! The caller's thread queues a command and usually writes it at once. One thread writes at a time, also for other
 //! callers. A *reader* writes the rest when the socket was full.
 //!
-//! There are two readers, because each runtime may block or end. *Home* is a task on the runtime that built the client,
+//! A connection has two readers, because each runtime may block or end. *Home* is a task on the runtime that built the client,
 //! where a reply wakes a task without a thread switch. The *stand-in* is a task on the background's runtime. It reads
 //! before home begins, after home is gone, and when home has left bytes unread for [`STALL`]. Both may read at the same
 //! time: a lock serializes them.
 //!
 //! Replies that arrive together wake several callers, which often send again. The reader *corks* the connection while
 //! these callers run, and then writes their commands together. A caller also corks a busy connection. Consecutive
-//! session calls that are written together leave as one [`Batch`] if there are enough of them.
+//! session calls that a reader writes together form a [`Batch`], if their number suffices.
 
 mod reader;
 
@@ -46,10 +46,10 @@ use tokio_util::sync::CancellationToken;
 
 const READ: usize = 16 * 1024;
 
-/// How long home may leave bytes unread, or commands unwritten, before the background takes part.
+/// How long home may leave bytes unread, or commands unwritten, before the stand-in helps.
 pub(super) const STALL: Duration = Duration::from_millis(10);
 
-/// A caller writes despite a cork once one in `SHARE` of the calls in flight is collected: this keeps the server busy.
+/// A caller writes despite a cork once the collected calls reach 1/`SHARE` of the calls in flight. This keeps the server busy.
 /// A reader only corks with more calls than this.
 const SHARE: usize = 4;
 
@@ -66,11 +66,11 @@ const CORKED: usize = 4096;
 const WRITES: usize = 4;
 
 pub(super) struct Connection {
-    /// The address of the server, which Sentinel only reveals at connect.
+    /// The address of the server, which Sentinel reveals only during the connect.
     pub(super) server: String,
     pub(super) about: About,
     pub(super) began: Instant,
-    /// Whether the connection uses RESP3, so that it can carry subscriptions beside calls.
+    /// Whether the connection uses RESP3, and can carry subscriptions beside calls.
     pub(super) resp3: bool,
     shared: Arc<Shared>,
     pub(super) confirmed_dead: AtomicBool,
@@ -117,9 +117,9 @@ struct State {
     idle: bool,
     /// Number of turns of the reader at home. `None` if it has not started, or its runtime is gone.
     home: Option<u64>,
-    /// Number of reads that brought bytes.
+    /// Number of reads that received bytes.
     reads: u64,
-    /// The error of a failed write. The reader still reads: the server may have sent the cause.
+    /// The error of a failed write. The reader continues: the server may have sent the cause.
     broken: Option<String>,
     end: Option<String>,
 }
@@ -134,7 +134,7 @@ enum Writer {
 }
 
 pub(super) enum Answer {
-    /// A future. It may have been dropped.
+    /// A future, which may have been dropped.
     Future(oneshot::Sender<Result<Reply, LinkError>>),
     Session(Started),
     Batch(&'static Batch, Vec<Started>),
@@ -174,7 +174,7 @@ impl Connection {
                 connection.about = about;
                 return Ok(connection);
             }
-            // Only RESP3 has the command that the server does not know.
+            // The unknown command exists only in RESP3.
             resp3 = false;
         }
     }
@@ -231,14 +231,14 @@ impl Connection {
         self.answered(sent, timeout).await
     }
 
-    /// Queues a command, to be sent once.
+    /// Queues a command, which the connection sends once.
     pub(super) fn begin(&self, command: &'static str, args: &[Bytes]) -> Result<Sent, LinkError> {
         let (answer, sent) = oneshot::channel();
         self.shared.send(&self.server, |state| state.wire().send(command, args, Answer::Future(answer)))?;
         Ok(sent)
     }
 
-    /// Queues a session's call, to be sent once. After an error the session receives no outcome.
+    /// Queues a session's call, which the connection sends once. After an error the session receives no outcome.
     pub(super) fn start(&self, started: Started) -> Result<(), LinkError> {
         self.shared.send(&self.server, |state| state.collect(started))
     }
@@ -263,7 +263,7 @@ impl Connection {
         match tokio::time::timeout(timeout, sent).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(LinkError::Unknown(format!("the connection to {} was lost", self.server))),
-            Err(_) => Err(LinkError::Unknown(format!("no answer came within {timeout:?}"))),
+            Err(_) => Err(LinkError::Unknown(format!("no reply within {timeout:?}"))),
         }
     }
 
@@ -274,7 +274,7 @@ impl Connection {
 
     /// Waits until the server owes this connection a reply or messages.
     pub(super) async fn used(&self) {
-        // Created before the check, so a command sent after the check ends the wait.
+        // Created before the check: a command sent after the check then ends the wait.
         let used = self.shared.used.notified();
         let is_idle = {
             let mut state = self.shared.state.lock();
@@ -315,7 +315,7 @@ impl Connection {
         self.shared.ended_at.get().copied()
     }
 
-    /// Returns whether both connections lead to one server process; `None` if a server hides its run id.
+    /// Returns whether both connections belong to one server process, or `None` if a server hides its run id.
     pub(super) fn is_of_process(&self, other: &Self) -> Option<bool> {
         Some(self.about.run_id.as_ref()? == other.about.run_id.as_ref()?)
     }
@@ -357,17 +357,17 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes with `write` what callers left to the reader.
+    /// Writes the commands that callers left to the reader.
     fn write_as_reader(&self, write: impl Fn(&[u8]) -> io::Result<usize>) {
         let _reading = self.reading.lock();
         let state = self.state.lock();
-        // After a failed write the stream has a hole: nothing may follow.
+        // A failed write leaves a gap in the stream: write nothing after it.
         if state.writer == Writer::Reader && state.broken.is_none() && !self.is_forked() {
             self.write(state, write);
         }
     }
 
-    /// Writes, as the only writer, until nothing is queued or the socket is full. The reader then writes the rest.
+    /// Writes, as the only writer, until the queue is empty or the socket is full. The reader then writes the rest.
     fn write<'a>(&'a self, mut state: MutexGuard<'a, State>, write: impl Fn(&[u8]) -> io::Result<usize>) {
         let writer = state.writer;
         for round in 0.. {
@@ -430,7 +430,7 @@ impl Shared {
         !self.process.is_current()
     }
 
-    /// Ends the connection. Each call without a reply learns whether it was sent.
+    /// Ends the connection. The outcome of each call without a reply includes whether it was sent.
     fn end(&self, why: &str) {
         let calls: Vec<_> = {
             let mut state = self.state.lock();
@@ -452,7 +452,7 @@ impl Shared {
         for (answer, fate) in calls {
             let error = match fate {
                 Fate::NotSent => LinkError::NotSent(format!("the connection was lost: {why}")),
-                Fate::Unknown => LinkError::Unknown(format!("the connection was lost before a reply came: {why}")),
+                Fate::Unknown => LinkError::Unknown(format!("the connection was lost before the reply: {why}")),
             };
             answer.complete(Err(error), &mut arrivals);
         }
@@ -479,7 +479,7 @@ impl State {
                 };
                 let second = calls.next_if(&mut joins);
                 if second.is_none() && self.batch_from > 1 {
-                    // The usual case, without a list.
+                    // The usual case needs no list.
                     self.wire.send_encoded(Answer::Session(first), Answer::encode);
                     continue;
                 }
@@ -507,7 +507,7 @@ impl State {
         self.wire.unwritten() > 0 || !self.collected.is_empty() || self.tls_waits
     }
 
-    /// Returns whether a caller may cork the connection, so that the reader at home writes for several callers.
+    /// Returns whether a caller may cork the connection, to let the reader at home write for several callers.
     fn may_cork(&self) -> bool {
         self.writer == Writer::Nobody && self.home.is_some() && self.in_flight() > BUSY
     }
@@ -517,7 +517,7 @@ impl State {
         self.collected.len() * SHARE < self.in_flight() && self.weight < MOST && self.wire.unwritten() < CORKED
     }
 
-    /// Number of commands in flight, where each call of a batch counts.
+    /// Number of commands in flight, including each call of a batch.
     fn in_flight(&self) -> usize {
         self.wire.in_flight() + self.batched
     }

@@ -1,8 +1,8 @@
 //! Calls that wait for replicas.
 //!
-//! Such a call is one pipeline on one connection: the script, a [mark](leasehold_core::command::durable), and `WAIT`,
+//! A durable call is one pipeline on one connection: the script, a [mark](leasehold_core::command::durable), and `WAIT`,
 //! or `WAITAOF` with the setting `fsync`. The rest of this file calls both `WAIT`.
-//! The link never resends it. `WAIT` covers the writes of *its* connection only: on another connection it would count
+//! The link never resends the pipeline. `WAIT` covers the writes of *its* connection only: on another connection, `WAIT` would count
 //! replicas that lack the call's write.
 //!
 //! `WAIT` blocks its connection, so these calls have dedicated connections, one call at a time on each. Renewals have
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 
-/// Maximum number of acquires that wait for one node's replicas at a time. Further acquires queue.
+/// Maximum number of concurrent acquires that wait for one node's replicas. Further acquires queue.
 const LANES: usize = 4;
 
 /// Part of the refusal of `WAITAOF` by a server without an append-only file.
@@ -43,7 +43,7 @@ struct Turn {
 }
 
 impl Durable {
-    /// Creates pools without connections. They will run on the current runtime.
+    /// Creates pools without connections. The connections will run on the current runtime.
     pub(super) fn new(shared: &Arc<LinkShared>) -> Self {
         let pool = || Pool::new(shared, Role::Durable);
         Self { fsync: shared.settings.fsync, renewals: pool(), acquires: std::array::from_fn(|_| pool()) }
@@ -53,17 +53,17 @@ impl Durable {
         std::iter::once(&self.renewals).chain(&self.acquires)
     }
 
-    /// The command that ends a durable call, and its arguments: `WAIT`, or `WAITAOF` if the disks must acknowledge.
+    /// Returns the last command of a durable call: `WAIT`, or `WAITAOF` if the disks must acknowledge.
     fn wait(&self, Replicas { at_least, within }: Replicas) -> (&'static str, Vec<Bytes>) {
         let millis = within.as_millis().max(1).to_string().into();
         match self.fsync {
             false => ("WAIT", vec![at_least.to_string().into(), millis]),
-            // The primary is one of the required acknowledgements.
+            // The required acknowledgements include the primary's.
             true => ("WAITAOF", vec![word("1"), at_least.saturating_sub(1).to_string().into(), millis]),
         }
     }
 
-    /// Decodes the number of acknowledgements. Without the primary's acknowledgement, none counts.
+    /// Decodes the number of acknowledgements. Without the primary's acknowledgement, the number is 0.
     fn acknowledgements(&self, reply: &Reply) -> Option<i64> {
         if !self.fsync {
             return reply.int().ok().map(|replicas| replicas.max(0));
@@ -162,7 +162,7 @@ impl Durable {
         match (marked, self.acknowledgements(wait)) {
             (Ok(Ok(true)), Some(count)) => Ok(count),
             (Ok(Err(error)), _) => Err(LinkError::Unknown(error.to_string())),
-            // The number is unknown, so count none. A primary that became a replica refuses `WAIT`, for example.
+            // The number is unknown, so return 0. For example, a primary that became a replica refuses `WAIT`.
             (marked, _) => {
                 let mark = marked.err();
                 event!(debug, server = %manager.label(), ?mark, wait = ?wait.error(), "cannot wait for the acknowledgements");
@@ -182,7 +182,7 @@ impl Durable {
         let unsent = |error: LinkError| LinkError::NotSent(error.to_string());
         let timeout = turn.manager.timeout();
         if connection.loaded.lock().is_empty() {
-            // The server replies at once. After a refusal the script must not be sent.
+            // The server replies at once. After a refusal, do not send the script.
             let (command, args) = self.wait(Replicas { at_least: 0, within: Duration::ZERO });
             let answer = connection.send(command, args, timeout).await.map_err(unsent)?;
             match answer.error().cloned() {
@@ -197,7 +197,7 @@ impl Durable {
                 None => {}
             }
         }
-        // A call that met NOSCRIPT would wait for replicas in vain. If the server forbids SCRIPT, it does.
+        // Otherwise a call with a NOSCRIPT reply waits for replicas in vain, as on servers that forbid SCRIPT.
         let args = vec![word("LOAD"), word(call.script().source())];
         connection.send("SCRIPT", args, timeout).await.map_err(unsent)?;
         connection.loaded.lock().push(sha1);
@@ -234,7 +234,7 @@ fn pipeline(
     ask()?;
     let script = connection.begin(command, &route::arguments(call, script))?;
     ask().map_err(unknown)?;
-    // By its source, because an unknown hash would mark nothing.
+    // Sent by its source, because an unknown hash would mark nothing.
     let mark = connection.begin("EVAL", &route::arguments(&mark, mark.script().source())).map_err(unknown)?;
     Ok([script, mark, connection.begin(waiting, wait).map_err(unknown)?])
 }

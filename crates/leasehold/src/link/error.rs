@@ -7,8 +7,8 @@ use std::io;
 use std::time::Duration;
 use thiserror::Error as ThisError;
 
-/// The error of a failed connect. The texts name the server, never a password. `reason` is the server's error message,
-/// or that of the operating system, the resolver or the credentials provider.
+/// The error of a failed connect. The texts contain the server, never a password. `reason` is the error message of the server, the
+/// operating system, the resolver or the credentials provider.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 pub(crate) enum ConnectError {
     #[error("the address of the server is invalid: {0}")]
@@ -37,7 +37,7 @@ pub(crate) enum ConnectError {
     Forbidden { server: String, reason: String },
     #[error("{server} refuses this client: {reason}")]
     Refused { server: String, reason: String },
-    /// The server replies, but does not serve clients now.
+    /// The server replies, but does not yet serve clients.
     #[error("{server} cannot serve now: {reason}")]
     NotServing { server: String, reason: String },
     #[error("{server} is still loading its data: {reason}")]
@@ -125,7 +125,7 @@ impl ConnectError {
         }
     }
 
-    /// The connection was lost, or had no reply, while `server` was identified. Unknown outcomes do not matter there.
+    /// The connection was lost, or timed out, during the identification of `server`, which changes nothing.
     pub(super) fn of_loss(server: &str, error: LinkError) -> Self {
         let (reason, source) = match error {
             LinkError::NotSent(reason) | LinkError::Unknown(reason) => (reason, None),
@@ -160,7 +160,7 @@ impl ConnectError {
             _ if text.contains("invalid password") || text.contains("without any password configured") => {
                 Self::WrongPassword { server, reason }
             }
-            // Another server, or a proxy that lacks commands that locks need.
+            // Not Redis or Valkey, or a proxy without a required command.
             _ if text.contains("unknown command") => {
                 Self::Protocol { server, reason, source: Some(Cause::new(error.clone())) }
             }
@@ -171,7 +171,7 @@ impl ConnectError {
 
 /// Describes an error of the system or of TLS, whose `Debug` output is `details`.
 pub(super) fn error_text(details: &str) -> String {
-    // A TLS alert of the server concerns this client, even if its name matches a local error.
+    // A TLS alert of the server describes this client, even if its name matches a local error.
     const ALERTS: [(&str, &str); 8] = [
         ("CertificateRequired", "the server requires a client certificate"),
         ("HandshakeFailure", "the server refused the secure connection; it may require a client certificate"),
@@ -188,7 +188,7 @@ pub(super) fn error_text(details: &str) -> String {
         ("NotValidYet", "the certificate is not valid yet; check the clocks"),
         ("Expired", "the certificate has expired"),
         ("UnknownIssuer", "the certificate was issued by an authority that is not trusted"),
-        // The authority has the same name but a new key.
+        // The authority has a new key under its old name.
         ("BadSignature", "the certificate was issued by an authority that is not trusted"),
         ("Revoked", "the certificate was revoked"),
         ("InvalidCertificate", "the certificate was rejected"),

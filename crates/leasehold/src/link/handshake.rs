@@ -16,7 +16,7 @@ use std::time::Duration;
 
 const LIBRARY: [(&str, &str); 2] = [("LIB-NAME", "leasehold"), ("LIB-VER", env!("CARGO_PKG_VERSION"))];
 
-/// The advice for a user whose greeting had no answer but the end of the connection.
+/// The advice if the server closes the connection after the greeting.
 const HUNG_UP: &str = "it closed the connection without a reply: a proxy without HELLO may need ?protocol=resp2 in the URL; \
                        a proxy without SUBSCRIBE, such as twemproxy, does not work";
 
@@ -75,7 +75,7 @@ pub(super) async fn greet(
     about.id = id;
     about.address = own.text().ok().zip(id).and_then(|(line, id)| server_address(line, id));
     for named in named {
-        // Servers before 7.2 do not know this command.
+        // Servers before 7.2 lack this command.
         answered(named).await?;
     }
     Ok(Some(about))
@@ -115,7 +115,7 @@ fn server_address(line: &str, id: i64) -> Option<String> {
 }
 
 /// The address to connect to, from Sentinel if the target has Sentinels.
-/// The error is that of the first Sentinel that replied, otherwise of the last.
+/// Fails with the error of the first Sentinel that replied, otherwise with that of the last Sentinel.
 pub(super) async fn endpoint(
     target: &ServerTarget,
     server: &Server,
@@ -262,7 +262,7 @@ pub(super) async fn server_info(shared: &LinkShared, manager: &ConnectionManager
         return active_active("KeyDB with active-replica");
     }
     if connection.about.is_keydb {
-        // INFO replication reveals it only while a primary exists.
+        // INFO replication contains it only while a primary exists.
         for (setting, kind) in
             [("active-replica", "KeyDB with active-replica"), ("multi-master", "KeyDB with multi-master")]
         {

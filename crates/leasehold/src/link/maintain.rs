@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The minimum interval between reads of the slot map, however many calls find it outdated.
+/// The minimum interval between reads of the slot map, regardless of the number of misdirected calls.
 const REST: Duration = Duration::from_millis(100);
 
 /// Updates the slot map and the sharded subscriptions, and kills ended connections, until the background is closed.
@@ -54,7 +54,7 @@ pub(super) async fn maintain(pools: Arc<[Arc<Pool>]>, pool: Arc<Pool>, notices: 
     }
 }
 
-/// Reconnects to a cluster without reachable nodes, whose nodes may have returned at other addresses.
+/// Reconnects to a cluster without reachable nodes, which may have returned at other addresses.
 #[derive(Default)]
 struct Search {
     backoff: Backoff,
@@ -66,7 +66,7 @@ impl Search {
     async fn at_the_seeds(&mut self, pools: &[Arc<Pool>], pool: &Pool, slots: &Slots) {
         let network = &pool.shared.settings.network;
         let Some(next) = self.next else {
-            // By then, connections that were only cut are back.
+            // By then, interrupted connections have reconnected.
             self.next = Some(Instant::now() + self.backoff.after_failure(network));
             return;
         };
@@ -85,7 +85,7 @@ impl Search {
             Ok((changed, _)) => {
                 event!(debug, "found the cluster again at an address of the URL");
                 settle_in(pools, pool, slots, changed);
-                // This keeps the lists short. A node without slots is not settled, and its connections have ended.
+                // This keeps the lists short. A settling skips nodes without slots, whose connections have ended.
                 slots.prune_unowned();
                 // New connections cannot report that they replace earlier ones.
                 shared.reset_notices();
@@ -128,7 +128,7 @@ async fn refresh(pools: &[Arc<Pool>], pool: &Pool, slots: &Slots) -> bool {
     false
 }
 
-/// Kills ended connections, so that nothing remains to be settled and the list stays short.
+/// Kills ended connections. This keeps the list of unsettled connections short.
 async fn kill_ended(pools: &[Arc<Pool>], by: &Pool) {
     if let Some(slots) = &by.shared.slots {
         for node in slots.idle_ask_targets() {
@@ -173,7 +173,7 @@ async fn are_killed(pools: &[Arc<Pool>], by: &Pool, node: Node) -> bool {
     true
 }
 
-/// As above, for connections to abandoned addresses. The process behind an address may be a node at another address.
+/// Kills connections to abandoned addresses. The process behind such an address may be a node at another address.
 async fn kill_retired(pool: &Pool, by: &Pool) {
     let primaries = by.shared.slots.iter().flat_map(Slots::primaries).filter_map(|node| by.known(node));
     let known = primaries.map(|manager| Ok((manager.current()?, manager))).collect::<Result<Vec<_>, LinkError>>();

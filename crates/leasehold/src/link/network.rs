@@ -101,7 +101,7 @@ impl Network {
         }
     }
 
-    /// A random byte, which spreads the reconnects of many clients.
+    /// Returns a random byte, which spreads the reconnects of many clients.
     pub(super) fn jitter(&self) -> u8 {
         match self {
             // A UUID is random enough, and already a dependency.
@@ -202,7 +202,7 @@ impl Watched {
     pub(super) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut short = None;
         let read = match self {
-            // `try_io` notes the last event before the read, so that an event during the read stays.
+            // `try_io` notes the last event before the read, and so keeps an event during the read.
             Self::System(socket) => socket.try_io(Interest::READABLE, || match receive(socket, buffer) {
                 Ok(read) if EDGE_TRIGGERED && 0 < read && read < buffer.len() => {
                     short = Some(read);
@@ -237,7 +237,7 @@ impl Watched {
     }
 }
 
-/// Whether the system reports new bytes although earlier bytes were left unread: epoll and kqueue do. Tokio's own streams also treat a short read
+/// Whether the system reports new bytes despite earlier unread bytes, like epoll and kqueue. Tokio's own streams also treat a short read
 /// as the last.
 const EDGE_TRIGGERED: bool = cfg!(all(
     not(mio_unsupported_force_poll_poll),

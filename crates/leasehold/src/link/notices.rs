@@ -1,8 +1,8 @@
 //! Subscriptions and their messages.
 //!
 //! In RESP3 the connections for calls carry classic subscriptions. Sharded subscriptions have their own connections.
-//! When a slot moves, the node pushes an unsolicited `sunsubscribe`. It looks like the confirmation of our own
-//! `SUNSUBSCRIBE`. The node then refuses our command, and the wire would match that error to the next call.
+//! When a slot moves, the node pushes an unsolicited `sunsubscribe`. It looks like the confirmation of the client's
+//! `SUNSUBSCRIBE`. The node then refuses that command, and the wire would match the error to the next call.
 //!
 //! A connection subscribes to sharded channels one at a time, and the node that owns the slot confirms each
 //! subscription.
@@ -45,7 +45,7 @@ impl Notices {
         if calls.is_resp3() { Some(calls) } else { self.own.to(node) }
     }
 
-    /// The same manager, if it exists.
+    /// Returns this manager, if it exists.
     fn known_carrier(&self, node: Node) -> Option<Arc<ConnectionManager>> {
         let calls = self.calls.known(node).filter(|calls| !self.is_sharded() && calls.is_resp3());
         calls.or_else(|| self.own.known(node))
@@ -74,14 +74,14 @@ impl Notices {
         self.confirmed(&connection, Subscription::UnsubscribeSharded, channel).await
     }
 
-    /// Renews the sharded subscriptions. A server drops them when their slot moves away, although the connection stays.
-    /// So this subscribes to each again: a moved slot causes a redirection.
+    /// Renews the sharded subscriptions. A server silently drops them when their slot moves away.
+    /// A new `SSUBSCRIBE` for each channel then causes a redirection.
     pub(super) async fn audit(&self) {
         let channels = self.calls.shared.subscribed.lock().clone();
         for entry in channels {
             let (slot, channel) = &entry;
             let Ok(manager) = route::manager_of(&self.own, *slot) else { continue };
-            // A connection that reconnects reports the loss itself.
+            // A reconnect reports the lost subscriptions.
             let Ok(connection) = manager.current() else { continue };
             // Checked within a turn: `unsubscribe` first removes the channel, then waits for its turn.
             let listed = || self.calls.shared.subscribed.lock().contains(&entry);
@@ -95,7 +95,7 @@ impl Notices {
         }
     }
 
-    /// Chooses another node for the classic subscriptions of a cluster if the present node is down.
+    /// Chooses another node for the classic subscriptions of a cluster if the current node is down.
     pub(super) async fn check_anchor(&self) {
         if !self.is_sharded() && self.calls.shared.slots.is_some() && self.anchor.lock().is_some() {
             drop(self.anchored().await);
@@ -112,7 +112,7 @@ impl Notices {
                 Ok(()) => {
                     self.calls.shared.subscribed.lock().insert((slot, channel.clone()));
                     // The slot may have moved while the reply was in transit. The node then dropped the subscription,
-                    // and the move reset nothing, because the list had no entry yet. From here on a move finds the
+                    // and the move reset nothing, because the list had no entry yet. From now on a move finds the
                     // entry.
                     let owner = route::manager_of(&self.own, slot)?;
                     if Arc::ptr_eq(&owner, &manager) {
@@ -131,7 +131,7 @@ impl Notices {
         Err(LinkError::Refused(refusal))
     }
 
-    /// Subscribes in its turn, if the subscription is still wanted.
+    /// Subscribes in turn, unless the subscription has been cancelled.
     async fn ssubscribe(
         &self,
         manager: &ConnectionManager,

@@ -1,4 +1,4 @@
-//! Reconnects: a manager keeps one connection to a server, a pool has a manager for each server, and a link has several
+//! Reconnects. A manager owns the connection to a server, a pool has a manager for each server, and a link has several
 //! pools.
 
 use super::connection::Connection;
@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Connections that may still deliver a command, because the server has not confirmed their death. Newest last.
+/// Connections that may still deliver a command: the server has not confirmed their death. Newest last.
 #[derive(Clone, Default)]
 pub(super) struct Unconfirmed {
     pub(super) list: Vec<Arc<Connection>>,
@@ -65,7 +65,7 @@ pub(super) struct ConnectionManager {
 struct State {
     current: Option<Arc<Connection>>,
     ended: Unconfirmed,
-    /// The first attempt is over.
+    /// The first attempt has finished.
     tried: bool,
     trouble: String,
 }
@@ -115,7 +115,7 @@ impl ConnectionManager {
         all
     }
 
-    /// Ends the current connection, to reconnect, unless it is too new to be the cause of the failure.
+    /// Ends the current connection and reconnects, unless the connection is newer than the failure.
     pub(super) fn renew(&self) {
         let current = self.state.lock().current.clone();
         if let Some(connection) = current
@@ -240,7 +240,7 @@ impl ConnectionManager {
         self.server.label()
     }
 
-    /// Reports an event to the session's driver. Only connections for calls report: others would repeat the event.
+    /// Reports an event to the session's driver. Only connections for calls report: the other connections would repeat the event.
     pub(super) fn tell(&self, event: impl FnOnce(String) -> LinkEvent) {
         if self.role == Role::Calls {
             self.shared.events.event(event(self.label()));
@@ -261,7 +261,7 @@ impl ConnectionManager {
         std::future::pending().await
     }
 
-    /// Pings the connection, and returns when it stops answering. Pings twice per command timeout while the server owes
+    /// Pings the connection, and returns when a reply is missing. Pings twice per command timeout while the server owes
     /// a reply or messages. Otherwise pings at each audit, because each wake-up costs processor time.
     async fn watch(&self, connection: &Connection) {
         let timeout = self.shared.settings.command_timeout;
@@ -292,9 +292,9 @@ pub(super) struct Pool {
     /// The background's runtime.
     pub(super) runtime: Handle,
     by_node: RwLock<BTreeMap<Node, Arc<ConnectionManager>>>,
-    /// Connections to addresses that own no hash slot now. The same process may own one under another address.
+    /// Connections to addresses that own no hash slot now. The process may own a slot under another address.
     retired: Mutex<Unconfirmed>,
-    /// A permission was missing a short time ago.
+    /// The server recently reported a missing permission.
     pub(super) batches_paused: AtomicBool,
     /// The user may not load scripts.
     pub(super) batches_refused: AtomicBool,
@@ -332,7 +332,7 @@ impl Pool {
         })
     }
 
-    /// The manager to a node of the cluster, or to the only server.
+    /// Returns the manager for a node of the cluster, or for the only server.
     pub(super) fn to(&self, node: Node) -> Option<Arc<ConnectionManager>> {
         if let Some(manager) = self.known(node) {
             return Some(manager);
@@ -395,7 +395,7 @@ impl Pool {
 
     fn keep(&self, manager: &Arc<ConnectionManager>, opened: bool) {
         let closed = manager.closed.clone();
-        // Created outside the task, so that it is dropped even if the runtime rejects the task.
+        // Created outside the task: its drop also runs if the runtime rejects the task.
         let kept = CloseOnDrop(Arc::clone(manager));
         drop(self.runtime.spawn(closed.run_until_cancelled_owned(async move { kept.0.keep(opened).await })));
     }
@@ -412,7 +412,7 @@ pub(super) struct Backoff {
 impl Backoff {
     const FIRST: Duration = Duration::from_millis(50);
     const LAST: Duration = Duration::from_secs(2);
-    /// The delay after the first short-lived connection. Each further one doubles it up to [`Self::LAST_BRIEF`].
+    /// The delay after the first short-lived connection. Each further short-lived connection doubles it, up to [`Self::LAST_BRIEF`].
     const BRIEF: Duration = Duration::from_millis(10);
     const LAST_BRIEF: Duration = Duration::from_millis(40);
     const STOOD: Duration = Duration::from_secs(1);
@@ -468,7 +468,7 @@ mod tests {
             let wait = backoff.next(&Network::System);
             assert!(wait >= floor && wait <= floor + floor / 4, "{wait:?} for {floor:?}");
         }
-        // From here on it fails, and the delays grow as after any other connection.
+        // From now on attempts fail, and the delays grow as after any other connection.
         let waits = [(); 3].map(|()| backoff.next(&Network::System));
         assert!(
             waits[0] >= Backoff::FIRST && waits[1] >= Backoff::FIRST * 2 && waits[2] >= Backoff::FIRST * 4,

@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A connection to one server for plain commands, separate from a client's connections. Dropping it closes it.
+/// A connection to one server for plain commands, separate from a client's connections. Dropping the value closes the connection.
 pub struct RawConnection {
     connection: Connection,
     timeout: Duration,
@@ -25,7 +25,7 @@ impl RawConnection {
         &self.connection.server
     }
 
-    /// The reply to a command, within the command timeout.
+    /// Sends a command, and returns the reply within the command timeout.
     ///
     /// # Errors
     ///
@@ -83,7 +83,7 @@ pub(crate) async fn primaries(
     Err(trouble.unwrap_or_else(|| ConnectError::silent(target.to_string())))
 }
 
-/// The service that Sentinels watch, and each Sentinel's address and connection; `None` without Sentinels.
+/// Returns the service that Sentinels watch, and each Sentinel's address and connection; `None` without Sentinels.
 pub(crate) async fn sentinels(
     target: &ServerTarget,
     settings: &LinkSettings,

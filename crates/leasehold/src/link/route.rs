@@ -1,4 +1,4 @@
-//! The way of a call: the slot map of a cluster, the connection to a slot's owner, and redirections.
+//! Routing: the slot map of a cluster, the connection to a slot's owner, and redirections.
 //!
 //! Each node has its own connection, so a frozen node does not block calls to other nodes. The link keeps a node that
 //! left the map while a call to it may be in flight.
@@ -129,7 +129,7 @@ pub(super) type Node = u16;
 
 pub(super) struct Slots {
     map: RwLock<Map>,
-    /// A call found that the map is outdated.
+    /// A redirection has shown that the map is outdated.
     pub(super) doubted: Notify,
 }
 
@@ -142,7 +142,7 @@ struct Map {
 
 struct Carrier {
     node: Node,
-    /// For the target of an `ASK`, the number of audits since the last `ASK`. Such a node may own no slot yet, but will own
+    /// For the target of an `ASK`, the number of audits since the last `ASK`. The node may not own a slot yet, but will own
     /// this slot.
     asked: Option<u8>,
 }
@@ -160,7 +160,7 @@ impl Default for Slots {
 }
 
 impl Slots {
-    /// The node at `address`, which is `host:port`. All spellings of an IPv6 address are one node.
+    /// The node at `address`, which is `host:port`. All spellings of an IPv6 address denote one node.
     pub(super) fn node(&self, address: &str) -> Node {
         let address = target::host_and_port(address)
             .map_or_else(|| address.to_owned(), |(host, port)| target::address_of(host, port));
@@ -216,7 +216,7 @@ impl Slots {
         news
     }
 
-    /// Records that a call for the slot goes to that node too.
+    /// Records that the node also receives calls for the slot.
     pub(super) fn asked(&self, slot: u16, node: Node) {
         let mut map = self.map.write();
         let others = map.others.entry(slot).or_default();
@@ -232,7 +232,7 @@ impl Slots {
         all.into_iter().collect()
     }
 
-    /// Counts an audit, and returns the targets that no recent `ASK` has named. Those that own a slot are owners now.
+    /// Counts an audit, and returns the targets without a recent `ASK`. Targets that own a slot by now count as owners.
     pub(super) fn idle_ask_targets(&self) -> Vec<Node> {
         let primaries = self.primaries();
         let mut map = self.map.write();
@@ -247,14 +247,14 @@ impl Slots {
         quiet.into_iter().filter_map(|(node, is_quiet)| is_quiet.then_some(node)).collect()
     }
 
-    /// Drops a target, unless a recent `ASK` has named it.
+    /// Drops a target without a recent `ASK`.
     pub(super) fn forget_ask_target(&self, node: Node, audits: u8) {
         for other in self.map.write().others.values_mut().flatten().filter(|other| other.node == node) {
             other.asked = other.asked.filter(|asked| *asked < audits);
         }
     }
 
-    /// Forgets every node that owns no slot and takes none over. A later node at its address gets a new index.
+    /// Forgets every node without a slot that is not taking over a slot. A later node at its address gets a new index.
     pub(super) fn prune_unowned(&self) {
         let mut map = self.map.write();
         let Map { addresses, owners, others } = &mut *map;
@@ -285,7 +285,7 @@ impl Slots {
     }
 
     /// Applies a reply to `CLUSTER SLOTS`, and returns the slots with a new owner. `asked` is the host of the replying
-    /// node. It replaces a host that the node does not know about itself.
+    /// node. It replaces an empty host: a node may not know its own address.
     fn learn(&self, answer: &Reply, asked: &str) -> Result<Vec<u16>, String> {
         let parse = |range: &Reply| {
             let [first, last, primary, ..] = range.array().ok()? else { return None };
@@ -297,12 +297,12 @@ impl Slots {
         };
         let mut free = vec![true; SLOTS];
         let mut read = Vec::new();
-        for range in answer.array().map_err(|_| "CLUSTER SLOTS did not answer with an array")? {
+        for range in answer.array().map_err(|_| "CLUSTER SLOTS did not return an array")? {
             let (slots, address) = parse(range).ok_or("CLUSTER SLOTS answered with a range that cannot be read")?;
             let own = free.get_mut(usize::from(*slots.start())..=usize::from(*slots.end()));
             let own = own.ok_or("CLUSTER SLOTS answered with numbers out of range")?;
             if own.contains(&false) {
-                return Err("CLUSTER SLOTS answered with two owners of one slot".to_owned());
+                return Err("CLUSTER SLOTS returned two owners of one slot".to_owned());
             }
             own.fill(false);
             read.push((slots, address));

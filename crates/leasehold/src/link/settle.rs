@@ -1,6 +1,6 @@
 //! Settling: ensuring that the server can no longer apply earlier calls of a slot. The proof:
 //!
-//! 1. **Where such a call can be.** On one [`connection`](super::connection) of a *carrier* of the slot: a node that
+//! 1. **Where an earlier call can be.** On one [`connection`](super::connection) of a *carrier* of the slot: a node that
 //!    owned the slot during the link's life, or the target of an `ASK`. A call without a reply may send one more
 //!    command, after `NOSCRIPT`, a redirection, a refused batch, or a plain command that changed nothing. Settling
 //!    first raises the send barrier, so this command is queued before the steps below, or never.
@@ -15,13 +15,13 @@
 //! 5. **The right list of ids.** A proxy may count its own ids. So both connections must see the same server address
 //!    (`laddr` in `CLIENT INFO`), and a connection opened after the end of the other one must have the greater id.
 //! 6. **Durable calls** ([`durable`](super::durable)) have several connections. Their send barrier is in front of the
-//!    queue for a connection. A blocked connection answers its `PING` after the wait for replicas, and gets that much
-//!    more time.
+//!    queue for a connection. A blocked connection replies to `PING` only after the wait for replicas, so its timeout is that much
+//!    longer.
 //!
 //! The target of an `ASK` counts although it may own no slot yet. It is dropped once no recent `ASK` names it and its
 //! connections are killed, or once it stays unreachable; otherwise no settling of the slot would end. Any other carrier
 //! without slots is skipped: after a failover the new owner's data replaces its late writes, and after a move it
-//! redirects. But its process may own the slot under a new address. So the link remembers the connections to abandoned
+//! redirects. However, its process may own the slot under a new address. The link therefore remembers the connections to abandoned
 //! addresses, and the slot's owner must kill those with its own run id.
 //!
 //! The result is [`Settled::Unproven`] if the id, the process or the list of ids is unknown, or the kill is forbidden.
@@ -58,7 +58,7 @@ pub(super) async fn settle(all: &[&Arc<Pool>], calls: &Pool, key: &[u8]) -> Resu
     worst(settled)
 }
 
-/// Settles a connection to an abandoned address. Its calls matter only if they reached the present owner's process.
+/// Settles a connection to an abandoned address. Its calls matter only if they reached the current owner's process.
 async fn settle_retired(connection: &Connection, owner: &ConnectionManager) -> Result<Settled, LinkError> {
     let Ok(killer) = tokio::time::timeout(owner.timeout(), owner.standing()).await else {
         return Err(LinkError::Unknown(format!("{} does not answer", owner.label())));
@@ -77,7 +77,7 @@ async fn settle_manager(manager: &ConnectionManager, by: &ConnectionManager) -> 
         if !connection.has_ended() && connection.send("PING", Vec::new(), manager.reply_timeout()).await.is_ok() {
             return Ok(Settled::Proven);
         }
-        // Fails its waiting callers, and skips the `PING` next time.
+        // Fails the waiting callers, and skips the `PING` next time.
         connection.end();
         have_killed(connection, manager, by).await
     });
@@ -136,7 +136,7 @@ async fn kill(
     Ok(Settled::Unproven)
 }
 
-/// Returns whether both connection ids come from one counter. A proxy may have its own.
+/// Returns whether both connection ids come from one counter. A proxy may have its own counter.
 fn share_ids(ended: &Connection, killer: &Connection) -> bool {
     let at_one_address = ended.about.address.is_some() && ended.about.address == killer.about.address;
     let is_later = ended.ended_at().is_some_and(|at| killer.began > at);

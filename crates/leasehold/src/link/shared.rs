@@ -47,8 +47,8 @@ pub(super) struct LinkShared {
     pub(super) slots: Option<Slots>,
     /// The sharded subscriptions, each with its slot.
     pub(super) subscribed: Mutex<BTreeSet<(u16, Bytes)>>,
-    /// Raised by every settling. Stops calls that the session decided on earlier. Durable calls have their own, because they
-    /// may wait long for a connection, and no other settling stops them.
+    /// Raised by every settling. Stops calls that the session decided on earlier. Durable calls have their own barrier: they
+    /// may wait long for a connection, and only their own settling stops them.
     send_barriers: [RwLock<u64>; 2],
     pub(super) identity: Identity,
     /// The server has refused keys of several hash slots, although the URL names no cluster.
@@ -83,7 +83,7 @@ impl LinkShared {
         if durable { of_durable } else { of_calls }
     }
 
-    /// The time of the next audit. Idle connections are pinged at that time too: the background wakes up once for all.
+    /// The time of the next audit. The background also pings idle connections then, and wakes up only once.
     pub(super) fn next_audit(&self) -> Instant {
         let interval = self.settings.audit_interval;
         let now = Instant::now();
@@ -129,7 +129,7 @@ pub(crate) struct LinkSettings {
     pub(crate) publish: PublishCommand,
     /// The interval of checks: servers drop sharded subscriptions of moved slots, and proxies drop idle connections.
     pub(crate) audit_interval: Duration,
-    /// Minimum number of calls written together that are sent as one command. `None`: no batches.
+    /// Minimum number of calls in a batch. `None`: no batches.
     pub(crate) batch_from: Option<usize>,
     pub(crate) network: Network,
 }
@@ -156,7 +156,7 @@ impl LinkSettings {
     }
 }
 
-/// Events for the driver: repeated resets merge, and only the last event of each server stays. So memory is bounded.
+/// Events for the driver: memory is bounded, because repeated resets merge and each server keeps only its last event.
 pub(super) struct Events {
     /// `None` once closed.
     waiting: Mutex<Option<VecDeque<LinkEvent>>>,
@@ -200,7 +200,7 @@ impl Events {
                     }
                 }
                 None => {
-                    // Another waiter must also see the end.
+                    // Wake the next waiter: the queue has ended for it, too.
                     self.changed.notify_one();
                     return None;
                 }
@@ -219,7 +219,7 @@ fn server_of(event: &LinkEvent) -> Option<&str> {
     }
 }
 
-/// What is known about the server. Until the server is identified, calls fail as not sent, with the reason.
+/// The facts about the server. Until the server is identified, calls fail as not sent, with the reason.
 pub(super) struct Identity {
     server: OnceLock<ServerInfo>,
     /// The facts that follow from the URL.
@@ -238,12 +238,12 @@ impl Identity {
         self.server.get().unwrap_or(&self.of_url)
     }
 
-    /// Records the facts about the server, once. From now on calls are sent.
+    /// Records the facts about the server, once. From now on the link sends calls.
     pub(super) fn complete(&self, server: ServerInfo) {
         drop(self.server.set(server));
     }
 
-    /// Records a failed identification. Logs a reason once if time does not fix it.
+    /// Records a failed identification. Logs a permanent failure once per reason.
     pub(super) fn record_failure(&self, reason: String, permanent: bool) {
         let mut known = self.failure.lock();
         if *known == reason {

@@ -80,7 +80,7 @@ const DATABASE: &str = "only / and the number of a database may follow the host"
 pub(crate) const ENCODE: &str = "a password with / : ? # or @ must be percent-encoded";
 
 impl ServerTarget {
-    /// Parses a URL. The error names the fault but not the URL, which may contain a password.
+    /// Parses a URL. The error describes the mistake, but omits the URL, which may contain a password.
     pub(crate) fn parse(url: &str) -> Result<Self, ConnectError> {
         let (scheme, rest) =
             url.split_once("://").ok_or_else(|| bad("a URL begins with a scheme, such as redis://"))?;
@@ -187,7 +187,7 @@ impl ServerTarget {
         let reason = match tokio::time::timeout(timeout, provide()).await {
             Ok(Ok(credentials)) => return Ok(Some(credentials)),
             Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("no answer within {timeout:?}"),
+            Err(_) => format!("no reply within {timeout:?}"),
         };
         Err(ConnectError::Credentials { server: server.to_owned(), reason })
     }
@@ -244,7 +244,7 @@ impl Server {
         }
     }
 
-    /// A Unix socket has none.
+    /// Returns `None` for a Unix socket.
     pub(crate) fn hosts(&self) -> &[Host] {
         match self {
             Self::At(Endpoint::Tcp(host)) => std::slice::from_ref(host),
@@ -345,7 +345,7 @@ fn host(text: &str, default_port: Option<u16>) -> Result<Host, ConnectError> {
     }
 }
 
-/// Returns whether the text may be a host name or an address. Only the resolver knows existing names.
+/// Returns whether the text may be a host name or an address. Only the resolver can check whether the name exists.
 fn is_host(text: &str) -> bool {
     let is_special = |part: char| part.is_whitespace() || part.is_control() || "/?#@[]\\<>^|%\"`{}".contains(part);
     text.parse::<Ipv6Addr>().is_ok() || !(text.is_empty() || text.contains(':') || text.contains(is_special))
@@ -357,7 +357,7 @@ fn socket(host: &str, path: &str) -> Result<Endpoint, ConnectError> {
     }
     let path = decoded(path)?;
     if path.is_empty() {
-        return Err(bad("it has no path of a socket: redis+unix:///path"));
+        return Err(bad("the URL has no socket path: redis+unix:///path"));
     }
     Ok(Endpoint::Unix(format!("/{path}").into()))
 }
@@ -380,12 +380,12 @@ pub(super) fn host_and_port(address: &str) -> Option<(&str, u16)> {
     Some((bare.unwrap_or(host), port.parse().ok()?))
 }
 
-/// Formats an address for people and URLs. IPv6 addresses get brackets, because their last group could be a port.
+/// Formats an address for messages and URLs. IPv6 addresses get brackets, because their last group could be a port.
 pub(super) fn address_of(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// Returns whether a text from a server can be a host: an address or a DNS name. Errors and logs show it.
+/// Returns whether a text from a server can be a host: an address or a DNS name. Errors and logs contain the host.
 pub(super) fn is_announced_host(text: &str) -> bool {
     (1..=253).contains(&text.len()) && !text.contains(|c: char| c.is_control() || c.is_whitespace())
 }

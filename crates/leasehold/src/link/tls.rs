@@ -14,7 +14,7 @@ use tokio::io::Interest;
 
 pub(super) const ADVICE: &str = "use rediss:// or valkeys:// instead of redis:// or valkey://";
 
-/// Accepts the scheme of a URL that asks for a secure connection. A build without the feature `tls` refuses it.
+/// Accepts the scheme of a URL that requires TLS. A build without the feature `tls` refuses it.
 pub(super) const fn available(_scheme: &str) -> Result<(), ConnectError> {
     Ok(())
 }
@@ -48,7 +48,7 @@ fn roots(ca: Option<&[u8]>) -> Result<RootCertStore, ConnectError> {
         return Ok(store);
     }
     let native = rustls_native_certs::load_native_certs();
-    // An unreadable file among the system's does not affect the rest.
+    // Ignore unreadable files of the system: the readable certificates may suffice.
     store.add_parsable_certificates(native.certs);
     if store.is_empty() {
         return Err(ConnectError::Address(
@@ -67,7 +67,7 @@ fn chain_of(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, Conn
 }
 
 fn no_key(pem: &[u8]) -> ConnectError {
-    // Both forms of an encrypted key have this word in their headers.
+    // The header of every encrypted key contains this word.
     let is_encrypted = pem.windows(9).any(|word| word == b"ENCRYPTED");
     let what = if is_encrypted { "has a passphrase; remove the passphrase" } else { "is not a PEM private key" };
     ConnectError::Certificates(format!("the client's private key {what}"))
@@ -149,7 +149,7 @@ impl Session {
     }
 }
 
-/// Appends what the session has to send.
+/// Appends the pending records of the session.
 fn append_records(connection: &mut ClientConnection, out: &mut Vec<u8>) -> io::Result<()> {
     while connection.wants_write() {
         connection.write_tls(out)?;

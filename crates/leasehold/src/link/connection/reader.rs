@@ -13,7 +13,7 @@ use tokio::io::Interest;
 const READS: usize = 4;
 
 pub(super) async fn read_at_home(shared: Weak<Shared>) {
-    // A runtime may start this long after the connection ended, or never.
+    // A runtime may start this task long after the connection ended, or never.
     let Some(shared) = shared.upgrade() else { return };
     let shared = &LeaveOnDrop(shared).0;
     // The runtime is shutting down.
@@ -69,11 +69,11 @@ pub(super) async fn stand_in(shared: EndOnDrop, watched: Watched) {
 }
 
 /// Reads and writes while `goes_on` returns true. Returns the reason if the connection must end. All state is in the
-/// connection, so nothing is lost when a runtime drops this.
+/// connection, so a runtime may drop this future without a loss.
 async fn serve(shared: &Shared, watched: &Watched, goes_on: impl Fn(&mut Option<u64>) -> bool) -> Option<String> {
     let mut ended = std::pin::pin!(shared.ended.cancelled());
     let mut handed = std::pin::pin!(shared.handed.notified());
-    // The other reader may have left a cork.
+    // The other reader may have left the connection corked.
     shared.uncork();
     loop {
         let (goes_on, writes, broken) = {
@@ -133,7 +133,7 @@ impl Drop for LeaveOnDrop {
 }
 
 impl Shared {
-    /// If the connection is corked, lets the ready tasks run and ends the cork. Tokio's `yield_now` would also wait until
+    /// If the connection is corked, yields to the ready tasks and ends the cork. Tokio's `yield_now` would also wait until
     /// the runtime polls for I/O.
     async fn uncork_later(&self) {
         if !self.state.lock().corked {
@@ -226,7 +226,7 @@ impl Shared {
         let socket = &self.stream.socket;
         loop {
             self.busy().await;
-            // Created before the check, so that no end of home is missed.
+            // Created before the check, to catch every end of home.
             let used = self.used.notified();
             let reads = {
                 let state = self.state.lock();
@@ -256,7 +256,7 @@ impl Shared {
     async fn busy(&self) {
         let mut watched = None;
         loop {
-            // Created before the check, so a command sent after the check ends the wait.
+            // Created before the check: a command sent after the check then ends the wait.
             let used = self.used.notified();
             let is_subscribed = {
                 let mut state = self.state.lock();
@@ -266,7 +266,7 @@ impl Shared {
                 state.idle = true;
                 state.wire.is_subscribed()
             };
-            // Messages are rare, so that a watched socket wakes this thread less often than a timer.
+            // Messages are rare: a watched socket wakes this thread less often than a timer.
             if is_subscribed && watched.is_none() {
                 watched = self.stream.socket.watch().ok();
             }
