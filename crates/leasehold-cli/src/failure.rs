@@ -269,7 +269,7 @@ impl From<Error> for Failure {
             Error::Lost { .. } => Exit::Lost,
             Error::Unreachable { .. } | Error::SearchFailed { refusal: None, .. } => Exit::Unreachable,
             Error::KeyConflict { .. } | Error::ExceedsCapacity { .. } => Exit::Conflict,
-            // The server is reachable but not ready: it loads its data, is full, or its cluster is down.
+            // The server is reachable but not ready: it is loading its data, it is full, or its cluster is down.
             Error::Refused { .. } if passes(&error) => Exit::Unreachable,
             Error::Refused { .. } | Error::SearchFailed { .. } => Exit::Refused,
             Error::Invalid(_) => Exit::Usage,

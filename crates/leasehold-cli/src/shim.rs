@@ -188,7 +188,7 @@ fn why_not(program: &OsStr, error: &io::Error) -> String {
     }
 }
 
-/// Requests SIGKILL from the kernel at the end of the parent thread. The request survives `exec`, except of a program
+/// Asks the kernel to send SIGKILL to this process when the parent thread exits. The request survives `exec`, except of a program
 /// that changes its user or capabilities. Children do not inherit the request.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn die_with_parent() -> io::Result<()> {

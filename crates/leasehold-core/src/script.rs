@@ -73,7 +73,7 @@ impl Script {
     }
 }
 
-/// A row has a static, its source in `leasehold_lua`, its file, and the names of its `KEYS` and `ARGV`.
+/// Each row defines a static: its source in `leasehold_lua`, its file, and the names of its `KEYS` and `ARGV`.
 macro_rules! scripts {
     ($($script:ident: $kind:ident::$text:ident = $file:literal [$($key:ident)*] [$($arg:ident)*];)+) => {
         $(

@@ -714,7 +714,7 @@ impl Session {
         assert!(is_sound, "locks and channels do not agree: {:?}", self.subscriptions);
     }
 
-    /// The hold of each request exists (invariant 1), and a request is in the line of its lock exactly while it waits there (invariant 5).
+    /// Each request has a hold (invariant 1). A request is in its lock's line exactly while it waits (invariant 5).
     fn check_requests(&self) {
         for (ticket, acquire) in self.requests.acquires() {
             let is_of_lock = |number| self.holds.get(number).is_some_and(|hold| hold.lock == acquire.lock);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// A point on a monotonic clock that also counts while the machine is suspended.
 ///
-/// Core never reads a clock: the driver of a state machine passes the current time, and chooses zero.
+/// Core never reads a clock: the driver of a state machine passes the current time and chooses the zero point.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Instant {
     /// The nanoseconds plus one, so an `Option` needs no extra space. Holds and requests contain many optional

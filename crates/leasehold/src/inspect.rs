@@ -196,7 +196,7 @@ impl Lock<Read> {
     ///
     /// # Errors
     ///
-    /// The errors of the inspection. Some holds may be ended before an error.
+    /// The errors of the inspection. An error may follow after some holds have ended.
     ///
     /// # Cancel safety
     ///

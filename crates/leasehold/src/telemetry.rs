@@ -1,8 +1,8 @@
 //! Metrics and traces. Their names are part of the API.
 //!
-//! Metrics use the facade crate `metrics`. An application that installs a recorder *before* it builds its clients receives them; without a
-//! recorder they cost nothing. Their label is the class of a lock ([`Lock::class`](crate::Lock::class)), never its name, because names are
-//! unbounded. Metrics of a connection have the server's address as their label.
+//! Metrics use the facade crate `metrics`. To receive metrics, install a recorder *before* you build the clients. Without a recorder, metrics cost
+//! nothing. Their label is the class of a lock ([`Lock::class`](crate::Lock::class)), never its name, because names are unbounded. Metrics of a
+//! connection have the server's address as their label.
 //!
 //! Each constant describes its metric: [`ACQUIRE_TOTAL`] counts acquires, [`HELD`] and [`WAITING`] are gauges, and the names of histograms end with
 //! `_seconds`.

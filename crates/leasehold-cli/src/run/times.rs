@@ -54,7 +54,7 @@ impl Times {
         self.waits() && self.for_lock() > pause
     }
 
-    /// Returns the time limit of the wait for the server. `None` for no limit.
+    /// Returns how long to wait for the server. `None` for no limit.
     pub(super) fn for_server(self) -> Option<Duration> {
         match self.wait {
             Wait::Try => Some(TRY_HAS),

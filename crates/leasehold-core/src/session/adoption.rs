@@ -18,7 +18,7 @@
 //! 5. A failover may lose an adoption. The ticket is then valid again, and another process may adopt the lock. The first adopter finds its own
 //!    field missing at its next renewal. With a common field, both processes would renew the same hold.
 //!
-//! A network may duplicate the call of an offer. A copy before the adoption returns the same secret. A copy after the adoption finds no hold.
+//! The network may duplicate an offer call. A copy before the adoption returns the same secret. A copy after the adoption finds no hold.
 
 use crate::command::ticket::{self, Adopted};
 use crate::error::{HoldEnd, LossReason, MoveError};

@@ -173,7 +173,7 @@ impl Session {
         self.set_request_timer(now, ticket);
     }
 
-    /// Grants every waiter of a latch, which has nothing to hold.
+    /// Wakes every waiter of a latch. A latch has nothing to hold.
     fn broadcast_grant(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, granted: &Granted) {
         let hold = &mut self.holds[number];
         let lock = hold.lock;

@@ -483,7 +483,7 @@ impl Line {
         self.notice_came = false;
     }
 
-    /// The contender found the lock taken. It asks again if a notice came since it asked, and otherwise sleeps. First it waits for its
+    /// The contender found the lock taken. It retries if a notice has arrived since its last request, and otherwise sleeps. First it waits for its
     /// subscription unless that is `confirmed`.
     fn wait(&mut self, confirmed: bool, ready_until: Instant, sleep_until: Instant) {
         self.pipelining.refused();
@@ -507,7 +507,7 @@ impl Line {
         self.phase == Phase::Subscribing || self.note_notice()
     }
 
-    /// Notices may have been missed: the contender asks at `at` or before, and once more if its command is in flight.
+    /// The contender may have missed notices. It retries at `at` at the latest, and once more after a command in flight.
     pub(super) fn note_missed_notices(&mut self, at: Instant) {
         match &mut self.phase {
             Phase::Sleeping(until) | Phase::Pipelining(until) | Phase::BackingOff(until) => *until = at.min(*until),

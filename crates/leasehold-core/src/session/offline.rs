@@ -229,7 +229,7 @@ impl Session {
         true
     }
 
-    /// Returns a grant of a lock that a task of this client has without the server. The request waits for that task.
+    /// Gives a grant back to the server, because a task of this client holds the lock in degraded mode. The request waits for that task.
     pub(super) fn return_grant(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let hold = &mut self.holds[number];
         hold.raising = None;

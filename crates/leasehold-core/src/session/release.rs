@@ -397,7 +397,7 @@ impl Session {
         self.send_release(now, number, None);
     }
 
-    /// Sends the wanted count: for a request, or for the background.
+    /// Sends the wanted count to the server on behalf of a request or of the background.
     fn send_release(&mut self, now: Instant, number: HoldNumber, by: Option<Ticket>) {
         let hold = &self.holds[number];
         let (lock, count) = (&self.locks[hold.lock], hold.count.wanted);

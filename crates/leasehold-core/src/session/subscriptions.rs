@@ -97,7 +97,7 @@ impl Session {
                 }
                 return;
             }
-            // The server will refuse it again: these locks stop listening.
+            // The server would refuse the subscription again, so these locks stop listening.
             Err(LinkError::Refused(refusal)) if !refusal.is_transient() => {
                 subscriptions.channels[id].state = Subscription::Retry;
                 for lock in &listeners {

@@ -10,7 +10,7 @@
 //! linger: its grant subscribes to the channel, and the subscription outlives the last hold by two seconds. A hold that may linger has
 //! a mark in its name on the server. A client that finds the lock busy under such a name requests it, and the lingering ends.
 //!
-//! A hold with anything in flight or due is never transferred: its guard's end releases it. A lingering hold is released when its time is
+//! A hold with a sent or due command is never transferred; it is released when its guard ends. A lingering hold is released when its time is
 //! over, when another client wants the lock, or when a request needs another lease, replicas or the lock within this client. It is also
 //! released when requests may have been missed. After the release of a hold that was transferred or marked, the client gives other clients
 //! a head start, if any may want the lock.

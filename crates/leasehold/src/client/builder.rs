@@ -93,8 +93,8 @@ impl ClientBuilder {
 
     /// Sets how long a server may be unreachable before an acquire or a release fails. Default: 10 s.
     ///
-    /// The time starts when the client loses its connection. Once the time is over, acquires fail at once. A try fails at once in every known outage. An
-    /// acquire with its own [wait](crate::Acquire::wait) waits for the server during its whole wait, but at most for this time.
+    /// The time starts when the client loses its connection. After this time, acquires fail immediately. A try fails at once in every known outage.
+    /// An acquire with its own [wait](crate::Acquire::wait) waits for the server during its whole wait, but at most for this time.
     ///
     /// An outage is known when the connection is lost and one reconnect has failed. A silent connection counts as lost one and a half [command
     /// timeouts](ClientBuilder::command_timeout) after a command or a waiter needs it. The reconnect takes at most two more command timeouts. The client checks an

@@ -13,8 +13,8 @@
 //!    stale: roll back, and stop the work.
 //! 4. Read and write the guarded data, and commit.
 //!
-//! Every transaction of the hold does this, **the first read as well as every write**; see [`fence`](super) for the reason. A transaction
-//! that only reads must also commit, because the registration stops older holders from writing.
+//! Every transaction under the hold follows these steps, **the first read as well as every write**; see [`fence`](super) for the reason. A
+//! transaction that only reads must also commit, because the registration stops older holders from writing.
 //!
 //! The statement locks the row. Transactions on one name therefore run one after the other, and no stale holder can write between the check
 //! and the commit. This holds at `READ COMMITTED` and above on PostgreSQL (at `REPEATABLE READ` the loser of a race gets a serialization

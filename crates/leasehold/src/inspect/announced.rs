@@ -90,7 +90,7 @@ impl Client {
     /// locks that they hold and wait for. An operator can use it to find the holders of a semaphore's permits, for which the server stores
     /// only ids or a number.
     ///
-    /// The search sends many short commands, like the search for [locks](Self::locks). It needs the rights of the block `record` in
+    /// The search sends many short commands, like the search for [locks](Self::locks). The client's user needs the rights in the `record` block of
     /// [docs/security.md](https://github.com/leasehold/leasehold/blob/main/docs/security.md), and `+scan`.
     ///
     /// # Examples

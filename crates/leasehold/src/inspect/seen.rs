@@ -34,7 +34,7 @@ impl Holder {
 pub struct Waiter {
     /// The waiter's id in the queue: `uuid:number`, or a JVM's `uuid:thread`. It becomes the id of the holder.
     pub id: HolderId,
-    /// The time for which it has waited, or `None` if unknown, as for a JVM.
+    /// How long the waiter has waited; `None` if unknown, as for a JVM.
     pub waited: Option<Duration>,
     /// `true` if its process has sent a heartbeat within the [liveness timeout](crate::FairSettings::liveness_timeout), or if a JVM's deadline has
     /// not passed. The server skips waiters that are not alive.

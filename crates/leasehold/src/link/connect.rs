@@ -139,7 +139,7 @@ impl Links {
         }
     }
 
-    /// Makes one attempt to open all connections, except for notices on a cluster.
+    /// Tries once to open all connections except a cluster's notice connections.
     async fn attempt(&self) -> Result<ServerInfo, ConnectError> {
         let manager = open(&self.pool).await?;
         let info = server_info(&self.pool.shared, &manager).await?;

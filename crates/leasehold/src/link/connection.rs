@@ -62,7 +62,7 @@ const KEPT: usize = 256;
 /// Queued bytes at which a caller writes despite a cork.
 const CORKED: usize = 4096;
 
-/// Writes by a caller before the reader takes over.
+/// Number of writes by a caller before the reader takes over.
 const WRITES: usize = 4;
 
 pub(super) struct Connection {

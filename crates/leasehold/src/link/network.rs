@@ -23,7 +23,7 @@ use tokio::io::{Interest, Ready};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
-/// The delay before an attempt at the next address of a host starts concurrently (RFC 8305).
+/// How long to wait before also trying the host's next address (RFC 8305).
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,7 @@
 //!    error, proves that the server has applied or refused all earlier commands.
 //! 3. **A dead connection**, or one without a reply to `PING` within the command timeout, is abandoned, and killed with
 //!    `CLIENT KILL ID` over a live connection to the same node. "Killed" and "no such client" both prove that the
-//!    server reads nothing more from it. Unwritten bytes have no other connection.
+//!    server reads nothing more from it. Unwritten bytes are never sent over another connection.
 //! 4. **The right server.** Each process counts its own ids, so both connections must have the same run id. Otherwise
 //!    the link must have found the other process *after* the old connection ended: then the server was restarted, or
 //!    replaced in a failover, and late calls of the old process do not reach visible data.

@@ -47,8 +47,8 @@ pub(super) struct LinkShared {
     pub(super) slots: Option<Slots>,
     /// The sharded subscriptions, each with its slot.
     pub(super) subscribed: Mutex<BTreeSet<(u16, Bytes)>>,
-    /// Raised by every settling. Stops calls that the session decided on earlier. Durable calls have their own barrier: they
-    /// may wait long for a connection, and only their own settling stops them.
+    /// Raised by every settling. Stops calls that the session decided on earlier. Durable calls have their own barrier: they may wait a long time for
+    /// a connection, and only a settle of durable calls stops them.
     send_barriers: [RwLock<u64>; 2],
     pub(super) identity: Identity,
     /// The server has refused keys of several hash slots, although the URL names no cluster.

@@ -168,9 +168,10 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When awaited: [`Error::TicketSpent`] if the ticket was adopted before, or its life has ended; [`Error::OutcomeUnknown`] if no reply
-    /// arrived: the background then releases the lock if it was adopted; [`Error::Unreachable`] and [`Error::Refused`], after which the ticket
-    /// is still valid, unless the server refused a later command of the script; [`Error::KeyConflict`], [`Error::ShutDown`] and [`Error::Invalid`].
+    /// - [`Error::TicketSpent`] if the ticket was adopted before or has expired.
+    /// - [`Error::OutcomeUnknown`] if no reply arrived. The background then releases the lock if it was adopted.
+    /// - [`Error::Unreachable`] and [`Error::Refused`]. The ticket is still valid, unless the server refused a later command of the script.
+    /// - [`Error::KeyConflict`], [`Error::ShutDown`] and [`Error::Invalid`].
     ///
     /// # Cancel safety
     ///

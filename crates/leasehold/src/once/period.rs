@@ -13,7 +13,7 @@ const LEAST_KEPT: Duration = Duration::from_secs(60);
 /// A clock reading within this fraction of the interval around the middle between two scheduled times is ambiguous.
 const AMBIGUOUS: i128 = 8;
 
-/// One time of a schedule, with a name that is equal in every process. See [`Client::once`](crate::Client::once).
+/// A scheduled time, with the same name in every process. See [`Client::once`](crate::Client::once).
 ///
 /// | schedule | period |
 /// |---|---|
