@@ -154,7 +154,7 @@ fn paused_server_costs_each_call_a_timeout_and_no_count() {
                     let honest = matches!(error, Error::OutcomeUnknown { .. } | Error::Unreachable { .. });
                     assert!(honest, "pauses all: {pauses_all}: {error:?}");
                     let text = error.to_string();
-                    let says = ["no reply came", "no answer came", "was lost", "does not answer"];
+                    let says = ["no reply came", "no reply within", "was lost", "does not answer"];
                     assert!(says.iter().any(|words| text.contains(words)), "{text}");
                 }
                 released.unwrap_or_else(|error| assert!(matches!(error, Error::OutcomeUnknown { .. }), "{error:?}"));
