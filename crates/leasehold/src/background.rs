@@ -23,10 +23,10 @@ use tokio_util::sync::CancellationToken;
 #[cfg(feature = "embedded")]
 use leasehold_embedded::ManualClock;
 
-/// Time for which a shutdown, or dropping a client's last handle or a thread's guard, waits for recent releases.
+/// How long a shutdown, and the drop of a client's last handle or of a thread's guard, wait for recent releases.
 pub(crate) const FLUSH: Duration = Duration::from_millis(250);
 
-/// The background as seen by its callers.
+/// The callers' handle of the background.
 #[derive(Debug)]
 pub(crate) struct Background {
     place: Place,
@@ -56,7 +56,7 @@ pub(crate) enum Place {
 #[derive(Debug, Default)]
 struct End {
     stage: Stage,
-    /// The remaining guards are lost at this time.
+    /// The time at which the remaining guards are lost.
     deadline: Option<Instant>,
     /// The result of a shutdown: the unreleased locks.
     unreleased: Option<Vec<String>>,
@@ -118,7 +118,7 @@ impl Background {
         self.closing.is_cancelled()
     }
 
-    /// Waits until everything is released, and loses the remaining guards at `deadline`. Returns the locks that are still not released
+    /// Waits for the release of all locks. At `deadline` the remaining guards are lost. Returns the locks that are still unreleased
     /// shortly after.
     pub(crate) async fn shut_down(&self, deadline: Instant) -> Vec<String> {
         {
@@ -129,7 +129,7 @@ impl Background {
         self.closing.cancel();
         loop {
             let mut reported = std::pin::pin!(self.reported.notified());
-            // Registered before the check, so that no end is missed.
+            // Registered before the check, to catch every end.
             reported.as_mut().enable();
             self.wake();
             if let Some(unreleased) = &self.end.lock().unreleased {
@@ -139,8 +139,8 @@ impl Background {
         }
     }
 
-    /// Ends the background after all releases. If the client `owes` a release, or outside a runtime, this waits briefly for that end, because
-    /// the process may end as well.
+    /// Ends the background after all releases. If the client `owes` a release, or outside a runtime, waits briefly for that end, because
+    /// the process may exit, too.
     pub(crate) fn end(&self, owes: bool) {
         let mut end = self.end.lock();
         end.stage = end.stage.max(Stage::Ending);
@@ -199,7 +199,7 @@ pub(crate) fn start<T>(prepare: impl FnOnce() -> T) -> io::Result<(T, oneshot::S
                 run(inner).await;
             }
         });
-        // Connection tasks end with their connections. A task that does not end must not keep the process alive.
+        // Connection tasks end with their connections. A stuck task must not keep the process alive.
         runtime.shutdown_background();
     })?;
     Ok((prepared, hand_over))
@@ -207,14 +207,14 @@ pub(crate) fn start<T>(prepare: impl FnOnce() -> T) -> io::Result<(T, oneshot::S
 
 /// The instant until which the background sleeps.
 ///
-/// Callers often set timers and cancel them before they are due. An alarm therefore stays set when its timer is cancelled: the background
+/// Callers often set timers and cancel them before they are due. A cancelled timer therefore leaves its alarm set: the background
 /// wakes up once in vain, instead of once for each timer.
 #[derive(Debug, Default)]
 pub(crate) struct Alarm(Option<Instant>);
 
 impl Alarm {
-    /// Adds a timer that is due at `due`. Returns whether the background must be woken, because it would sleep longer. It is woken once,
-    /// because it checks all timers before it sleeps again.
+    /// Adds a timer that is due at `due`. Returns whether to wake the background, because it would sleep longer. One wake-up suffices:
+    /// the background checks all timers before it sleeps again.
     #[must_use]
     pub(crate) fn bring_forward(&mut self, due: Option<Instant>) -> bool {
         let is_earlier = due.is_some_and(|due| self.0.is_none_or(|at| due < at));
@@ -225,7 +225,7 @@ impl Alarm {
     }
 
     /// Sets the alarm for the next timer, which is due at `due`. Returns the instant until which the background sleeps, or `None` if it sleeps
-    /// until it is woken.
+    /// until the next wake-up.
     pub(crate) fn set(&mut self, now: Instant, due: Option<Instant>) -> Option<Instant> {
         let armed = self.0.filter(|at| *at > now);
         self.0 = [armed, due].into_iter().flatten().min();
@@ -246,7 +246,7 @@ mod tests {
         let mut alarm = Alarm::default();
         assert!(alarm.bring_forward(Some(at(50))));
         let woken = (1..50).filter(|millis| {
-            // The background comes too late to see the timer.
+            // The background runs too late to see the timer.
             assert_eq!(alarm.set(at(*millis), None), Some(at(50)));
             alarm.bring_forward(Some(at(millis + 50)))
         });

@@ -3,10 +3,10 @@
 //! [`wait`] waits on the calling thread for any future of this crate. It needs no runtime: the client's own thread reads the replies, and
 //! wakes the waiting thread.
 //!
-//! - **Connecting:** `wait(Client::connect(url))`. This client uses no runtime of the application.
+//! - **Connecting:** `wait(Client::connect(url))`. This client does not use the application's runtime.
 //! - **Work under a lock:** a lost lock cannot stop a thread. Call [`Guard::is_held`](crate::Guard::is_held) before critical steps. The
 //!   work of [`Lock::with`](crate::Lock::with), [`Leader::run`](crate::leader::Leader::run) and [`Once::run`](crate::once::Once::run) is an
-//!   async closure, which may block here: `wait(lock.with(async |held| work(held)))`.
+//!   async closure, which may block on this thread: `wait(lock.with(async |held| work(held)))`.
 //! - **Dropping a guard** that a thread acquired through `wait` waits up to 250 ms for the release, because the process may end with the
 //!   thread. In the context of a runtime, or during an outage, the background releases the lock and the drop does not wait.
 //! - **Searches:** `while let Some(found) = wait(locks.next())`.
@@ -55,7 +55,7 @@ mod waits {
     use std::cell::Cell;
 
     thread_local! {
-        /// The number of nested calls of `wait` that poll on this thread.
+        /// The number of nested polls by `wait` on this thread.
         pub(super) static WAITS: Cell<u32> = Cell::new(0);
     }
 }
@@ -64,7 +64,7 @@ mod waits {
 ///
 /// # Panics
 ///
-/// Panics in an async context, with the location of the call, because it would block the executor. tokio prints its own panic message
+/// Panics in an async context, with the location of the call, because the wait would block the executor. tokio prints its own panic message
 /// first. Threads of `tokio::task::spawn_blocking` may call it.
 #[track_caller]
 pub fn wait<F: IntoFuture>(future: F) -> F::Output {
@@ -95,7 +95,7 @@ pub fn wait<F: IntoFuture>(future: F) -> F::Output {
     }
 }
 
-/// Whether [`wait`] polls the caller, which then has its own thread.
+/// Returns whether [`wait`] polls the caller, which then has its own thread.
 pub(crate) fn is_waited_for() -> bool {
     waits::WAITS.with(|waits| waits.get() > 0)
 }

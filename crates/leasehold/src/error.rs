@@ -1,8 +1,8 @@
 //! The errors of the public API. Each error text contains the failure, the lock and the remedy.
 //!
-//! `Display` prints the complete text, including the text of the source error, so one log line suffices.
+//! `Display` prints the complete text, including the text of the source error, so a single log line suffices.
 //! [`source`](std::error::Error::source) returns the source error for programs that match on its type: a [`ServerError`], an
-//! [`std::io::Error`] or an [`InvalidInput`]. A report that prints the whole chain, such as `{:#}` of `anyhow`, repeats the last part.
+//! [`std::io::Error`] or an [`InvalidInput`]. A report that prints the whole chain, such as `{:#}` of `anyhow`, repeats the text of the source.
 //! Transparent errors have the text and the source of the wrapped error. A `message` without a source may join the texts of several
 //! failures.
 
@@ -55,7 +55,7 @@ pub enum Error {
         /// semaphores, latches, multi locks and quorum locks, which have several owners or members.
         holder: Option<HolderId>,
         /// `true` if an enclosing [owner scope](crate::Owner::scope) holds the lock under another owner. The task waited for itself, and would have
-        /// waited without an end.
+        /// waited forever.
         waits_for_itself: bool,
     },
     /// The lock was lost after its grant. Other holders may have changed the protected data since.
@@ -72,7 +72,7 @@ pub enum Error {
     OutcomeUnknown {
         /// The lock.
         lock: String,
-        /// The failure.
+        /// The error message.
         message: String,
     },
     /// The server was unreachable for `unreachable_after`, or for the whole wait. An acquire certainly did not take effect; the background
@@ -117,7 +117,7 @@ pub enum Error {
         #[source]
         refusal: Option<ServerError>,
     },
-    /// The owner holds the read half of a read-write lock and requests its write half. It would wait for itself.
+    /// The owner holds the read half of a read-write lock and requests its write half. The acquire would wait for itself.
     #[error(
         "the write half of the lock {lock:?} cannot be acquired: the same owner holds its read half; release the read half \
          first"
@@ -136,7 +136,7 @@ pub enum Error {
         /// The number of permits, available or held.
         capacity: i64,
     },
-    /// The store has seen a greater fencing token: another holder followed, and data that this holder has read may be stale. Nothing was
+    /// The store has seen a greater fencing token: the lock has a newer holder, and data that this holder has read may be stale. Nothing was
     /// read or written.
     #[error(
         "the fencing token {token} is stale: {name:?} has seen {registered}, so another holder has acquired the lock since"
@@ -165,7 +165,7 @@ pub enum Error {
     /// acknowledged the grant in time. The client has rolled the grant back. The
     /// lock is free now, or soon if the server has not confirmed the rollback within the command timeout.
     ///
-    /// A durable re-entry of a hold that was granted without the server fails with the same error. The hold is unchanged.
+    /// A durable re-entry of a hold that was granted without the server also fails with this error. The hold is unchanged.
     #[error("the lock {lock:?} was not acquired: {acknowledged} of {wanted} required acknowledgements arrived in time")]
     NotReplicated {
         /// The lock.
@@ -204,7 +204,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the name of the lock or of the fenced value. Returns `None` for an invalid value, and for a search, which concerns many
+    /// Returns the name of the lock or of the fenced value. Returns `None` for an invalid value, and for a search, which covers many
     /// locks.
     pub fn lock_name(&self) -> Option<&str> {
         match self {
@@ -225,12 +225,12 @@ impl Error {
         }
     }
 
-    /// Returns the HTTP status for a request that failed with this error before it did anything.
+    /// Returns the HTTP status for a request that failed with this error before it had any effect.
     ///
     /// | status | errors |
     /// |---|---|
     /// | 400 | a name or another value from the request is invalid |
-    /// | 423 (Locked) | other owners held the lock for too long; an API whose clients do not know 423 returns 409 instead |
+    /// | 423 (Locked) | other owners held the lock for the whole wait; an API whose clients do not support 423 returns 409 instead |
     /// | 503 | a retry may succeed ([`is_retryable`](Self::is_retryable)), or the client is shut down |
     /// | 500 | all other errors, such as a lost lock, a stale token or a refusal |
     ///
@@ -245,7 +245,7 @@ impl Error {
         }
     }
 
-    /// Returns `true` if the lock was busy for too long, without a failure: `423` rather than `503` in a web service.
+    /// Returns `true` if the lock was busy for the whole wait, without a failure: `423` rather than `503` in a web service.
     pub const fn is_contention(&self) -> bool {
         matches!(self, Self::WaitElapsed { .. })
     }
@@ -353,7 +353,7 @@ impl Error {
     }
 }
 
-/// The text of [`Error::Lost`] and [`Lost`](crate::Lost).
+/// Returns the text of [`Error::Lost`] and [`Lost`](crate::Lost).
 pub(crate) fn lost_text(lock: &str, reason: LossReason) -> String {
     format!("the lock {lock:?} was lost: {reason}; other holders may have changed the protected data")
 }

@@ -1,7 +1,7 @@
 //! Fencing: stores that refuse the writes of stale holders.
 //!
-//! A lease cannot stop a holder that was paused beyond it. When it resumes, another holder has the lock, and the paused holder may write before it
-//! detects its loss. The token of a [`FencedLock`](crate::FencedLock) distinguishes both holders if the *store* compares tokens. Such a store keeps
+//! A lease cannot stop a holder that was paused beyond its lease. On resuming, the paused holder may write before it detects the loss, although
+//! another holder has acquired the lock. The token of a [`FencedLock`](crate::FencedLock) distinguishes both holders if the *store* compares tokens. Such a store keeps
 //! the greatest token that it has seen, and refuses a lower token. [`FencedValue`] is a store on the lock's own server. [`sql`] contains the
 //! statements for an SQL database.
 //!
@@ -14,7 +14,7 @@
 //! # Repeated tokens
 //!
 //! A server that loses its last writes in a failover may grant a token twice. The register stores the first holder that showed the token,
-//! and refuses the same token of another holder with [`Error::DuplicateToken`](crate::Error::DuplicateToken).
+//! and refuses an equal token of another holder with [`Error::DuplicateToken`](crate::Error::DuplicateToken).
 
 pub mod sql;
 mod token;

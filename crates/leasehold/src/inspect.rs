@@ -30,7 +30,7 @@ use leasehold_core::command::{Kind, fair, simple};
 
 impl<K: Owned> Lock<K> {
     /// Ends the hold with this `id` on the server, even if another client acquired it, and wakes the waiters. Returns `false` if the server has
-    /// no such hold. The `id` is a [`Holder::id`]; for a read-write lock, an id of this half.
+    /// no such hold. The `id` is a [`Holder::id`]; for a read-write lock, the id of a hold of this half.
     ///
     /// **This does not stop the holder**, like the `force_release` of each kind. This method compares only the id, so it also removes an entry that
     /// an inspection refuses to read. The text of that [`Error::KeyConflict`] contains the field of the entry, which is the `id`.

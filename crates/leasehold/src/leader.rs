@@ -1,4 +1,4 @@
-//! Leader election: one of the processes that campaign for a name leads and runs the leader's work.
+//! Leader election: of all processes that campaign for a name, one process leads and runs the leader's work.
 
 mod handle;
 
@@ -29,13 +29,13 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// A candidate for the leadership of a name. [`Client::leader`] creates candidates.
 ///
-/// **When to use it:** if one instance of many runs endless work, such as a scheduler or the consumer of a feed. Another instance takes over when it
-/// dies. **When not:** for a job with a start time (use [`Client::once`]), or if each piece of work has its own lock.
+/// **When to use it:** if one instance of many runs endless work, such as a scheduler or the consumer of a feed. Another instance takes over when the leader
+/// dies. **When not:** for a job with a start time (use [`Client::once`]), or if each work item has its own lock.
 ///
-/// The leader holds the [`FencedLock`] of the name. It leads until its lease ends by its local clock, before the server can grant the
+/// The leader holds the [`FencedLock`] of the name. It leads until its lease ends by its local clock, which is before the server can grant the
 /// lock to another candidate. Within the limits of [docs/safety.md](https://github.com/leasehold/leasehold/blob/main/docs/safety.md) at most
 /// one candidate leads. A leader that was paused beyond its lease stops when it resumes. A store that checks [`Term::fencing_token`] refuses
-/// its late writes. After the death of a leader the next candidate leads once the lease has ended; after a resignation at once.
+/// its late writes. After the death of a leader the next candidate leads once the lease has ended; after a resignation, at once.
 ///
 /// # Examples
 ///
@@ -49,7 +49,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 ///
 /// let campaigning = leader.run(async |term| {
 ///     println!("leads with the token {}", term.fencing_token());
-///     // The leader's work. It is dropped when the leadership is lost, and starts again when it is regained.
+///     // The leader's work: dropped at the loss of the leadership, and restarted in the next term.
 /// #   assert!(end.is_leader());
 ///     tokio::time::sleep(Duration::from_millis(1)).await;
 ///     "done"
@@ -88,7 +88,7 @@ pub struct Leader {
 }
 
 impl Client {
-    /// Creates a candidate for the leadership of `name`. The leader holds the fenced lock of this name. See [`Leader`].
+    /// Creates a candidate for the leadership of `name`. See [`Leader`].
     pub fn leader(&self, name: impl AsRef<str>) -> Leader {
         let shared = Arc::new(Shared::new(self.handle().clock.clone(), self.handle().background.closing()));
         // Every candidate is its own owner: two candidates of one owner would both lead.
@@ -97,7 +97,7 @@ impl Client {
 }
 
 impl Leader {
-    /// Sets the lease, which is renewed while this candidate leads. After the death of a leader the next candidate leads once it has ended.
+    /// Sets the lease, which the client renews while this candidate leads. After the death of a leader the next candidate leads once the lease has ended.
     /// Default: the client's [`lease`](crate::ClientBuilder::lease).
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
@@ -120,14 +120,14 @@ impl Leader {
     /// the candidate campaigns again. If the server is unreachable or refuses the commands, the candidate keeps retrying
     /// ([`LeaderState::Failing`]), at most half a second after each failure.
     ///
-    /// The end of `work` ends the leadership: the lock is released, and `run` returns the result of `work`. The result is `None` if the
+    /// The end of `work` ends the leadership: the candidate releases the lock, and `run` returns the result of `work`. The result is `None` if the
     /// candidate resigned before it led, or if `work` outlived a resignation by the [`grace`](Leader::grace). A
     /// [shutdown](Client::shutdown) of the client counts as a resignation.
     ///
     /// # Errors
     ///
     /// [`WithError::NotAcquired`] if no later campaign can succeed: the name is in use by other data, the lease is invalid, or the client is
-    /// shut down. [`WithError::Lost`] and [`WithError::NotReleased`] contain the result of finished work whose leadership was lost before, or
+    /// shut down. [`WithError::Lost`] and [`WithError::NotReleased`] contain the result of finished work: the leadership was lost before its end, or
     /// may last for another lease.
     ///
     /// # Cancel safety
@@ -162,7 +162,7 @@ impl Leader {
         }
     }
 
-    /// Waits until this candidate leads. Returns `None` if it resigns before.
+    /// Waits until this candidate leads. Returns `None` if it resigns first.
     async fn campaign(&self, campaign: &Campaign<'_>) -> Result<Option<Term>, Error> {
         let mut pause = LONGEST_PAUSE / 8;
         loop {
@@ -190,7 +190,7 @@ impl Leader {
         }
     }
 
-    /// Returns the result of a candidate that resigns before it leads. After a shutdown of the client it is an error, so the caller does not retry.
+    /// Returns the result of a candidate that resigns before it leads. After a shutdown of the client, returns an error, to stop retries of the caller.
     fn not_elected(&self) -> Result<Option<Term>, Error> {
         if self.lock.spec().handle().background.is_closing() {
             return Err(Error::ShutDown { lock: self.lock.name().to_owned() });
@@ -224,7 +224,7 @@ impl fmt::Debug for Leader {
     }
 }
 
-/// The period in which one candidate leads, from the grant of the lock to its loss or release. [`Leader::run`](Leader::run) passes
+/// The period in which a candidate leads, from the grant of the lock to its loss or release. [`Leader::run`](Leader::run) passes
 /// it to the work.
 #[derive(Debug)]
 pub struct Term {
@@ -254,8 +254,8 @@ impl Term {
         self.shared.resign.is_cancelled()
     }
 
-    /// Completes when [`LeaderHandle::resign`](crate::leader::LeaderHandle::resign) or [`Client::shutdown`](crate::Client::shutdown) asks the
-    /// candidate to resign. From then on the work has its [`grace`](crate::leader::Leader::grace) to finish.
+    /// Completes when [`LeaderHandle::resign`](crate::leader::LeaderHandle::resign) or [`Client::shutdown`](crate::Client::shutdown) requests
+    /// a resignation. From then on the work has its [`grace`](crate::leader::Leader::grace) to finish.
     ///
     /// # Cancel safety
     ///

@@ -1,4 +1,4 @@
-//! Scheduled jobs that run in one of many processes.
+//! Scheduled jobs that run once per period, in only one of many processes.
 
 mod period;
 
@@ -15,13 +15,13 @@ use leasehold_core::session::Fallback;
 use std::fmt;
 use std::time::Duration;
 
-/// A job that runs in one of many processes once for each [`Period`]. [`Client::once`] creates one.
+/// A job that runs once per [`Period`], in only one of many processes. [`Client::once`] creates it.
 ///
-/// **When to use it:** if the same schedule fires in every instance of a service, such as a nightly report in five pods. The clocks may differ by
+/// **When to use it:** if a schedule fires in every instance of a service, such as a nightly report in five pods. The clocks may differ by
 /// seconds, and the job may finish before the last clock fires. [`Period`] lists the constructor for each schedule. **When not:** for work that must
 /// run exactly once despite failures. If a process dies during the job, the next process of the period runs it again.
 ///
-/// The attribute [`once`](macro@crate::once) of the feature `macros` does the same for an `async fn`.
+/// The attribute [`once`](macro@crate::once) of the feature `macros` turns an `async fn` into a scheduled job.
 ///
 /// The lock of a period is the [`Client::lock`] with the name `name@period`; `%` and `@` of the period are escaped as
 /// `%25` and `%40`. When the job is done, the lock stays busy on the server until [`Period::keep`] is over: see
@@ -39,8 +39,8 @@ use std::time::Duration;
 /// let nightly = client.once("report", Period::key("2026-11-23"));
 /// match nightly.run(async |_held| 42).await? {
 ///     Occurrence::Ran(pages) => assert_eq!(pages, 42),
-///     Occurrence::AlreadyDone => println!("another pod has done it"),
-///     Occurrence::Elsewhere(holder) => println!("{} is at it", holder.id),
+///     Occurrence::AlreadyDone => println!("another pod has done the job"),
+///     Occurrence::Elsewhere(holder) => println!("{} is running the job", holder.id),
 /// }
 /// # assert!(matches!(nightly.run(async |_held| 42).await?, Occurrence::AlreadyDone));
 /// # Ok::<(), leasehold::Error>(()) }).unwrap();
@@ -56,9 +56,9 @@ pub struct Once {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Occurrence<T> {
-    /// This process ran the job, with this result. No other process runs it in this period.
+    /// This process ran the job, with this result. No other process runs the job in this period.
     Ran(T),
-    /// A process did the job earlier in this period.
+    /// A process has already run the job in this period.
     AlreadyDone,
     /// This holder is running the job now. If the holder fails, the job remains undone until another process starts it.
     Elsewhere(Holder),
@@ -68,7 +68,7 @@ pub enum Occurrence<T> {
 const AGAIN: Duration = Duration::from_millis(10);
 
 impl Client {
-    /// Returns a job that runs once in a period, in one of all processes. See [`Once`].
+    /// Returns a job that runs once per period, in only one of all processes. See [`Once`].
     pub fn once(&self, name: impl AsRef<str>, period: Period) -> Once {
         let job = name.as_ref();
         let mut lock = self.lock(period.lock_name(job));
@@ -96,17 +96,17 @@ impl Once {
     ///
     /// The errors of [`Lock::try_acquire`] and [`Acquire::with`](crate::Acquire::with), and [`InvalidInput::Period`] if processes could compute
     /// different periods. After [`WithError::Lost`] another process may run the job. After [`WithError::NotReleased`] the job is done, and
-    /// the background retries to mark it as done. If that fails for a whole lease, another process may run the job.
+    /// the background retries the mark. If the retries fail for a whole lease, another process may run the job.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops `job`, and the background releases the lock: the job is not done in this period.
+    /// Dropping the future drops `job`, and the background releases the lock: the job remains undone in this period.
     pub async fn run<T>(&self, job: impl AsyncFnOnce(&Guard) -> T) -> Result<Occurrence<T>, WithError<T>> {
         self.run_and_keep(job, |_| true).await
     }
 
-    /// Runs a job that can fail, like [`Once::run`]. If the job returns an error, the lock is released and the job is not done: any process,
-    /// including this one, may run it again.
+    /// Runs a job that can fail, like [`Once::run`]. If the job returns an error, the lock is released and the job remains undone: any process,
+    /// including this process, may run it again.
     ///
     /// # Errors
     ///
@@ -131,7 +131,7 @@ impl Once {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future releases the lock: the job is not done.
+    /// Dropping the future releases the lock: the job remains undone.
     ///
     /// # Examples
     ///
@@ -157,7 +157,7 @@ impl Once {
             match self.lock.inspect().await? {
                 Some(holder) if holder.is_kept() => return Ok(Occurrence::AlreadyDone),
                 Some(holder) => return Ok(Occurrence::Elsewhere(holder)),
-                // A failed job freed the lock after the try, or another task of this client waits for it.
+                // A failed job has released the lock since the try, or another task of this client waits for it.
                 None => attempt::pause(self.lock.spec().handle(), AGAIN).await,
             }
         }
@@ -165,9 +165,9 @@ impl Once {
 
     /// Marks the job as done, for a caller of [`Once::begin`], or a caller that waited for [`Once::lock`]. `guard` is the guard of that lock. Its
     /// release keeps the lock busy until [`Period::keep`] is over. Other processes see the mark only after the release, so release the guard
-    /// afterwards.
+    /// next.
     ///
-    /// If the client [announces](crate::ClientBuilder::announce) itself, its record stays on the server for the same time, even after the shutdown of
+    /// If the client [announces](crate::ClientBuilder::announce) itself, its record stays on the server until then, even after the shutdown of
     /// the client. [`Client::who_is`] then identifies the process that did the job.
     pub fn mark_done(&self, guard: &Guard) {
         guard.keep_busy(self.keep);

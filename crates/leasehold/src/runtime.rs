@@ -1,4 +1,4 @@
-//! What the client needs of its process: clocks, wakers, locks of threads, forks, and the features of the caller's tokio runtime.
+//! Services of the process: clocks, wakers, thread synchronization, fork detection, and checks of the caller's tokio runtime.
 
 pub(crate) mod clock;
 pub(crate) mod process;
@@ -11,7 +11,7 @@ use std::panic::catch_unwind;
 
 /// Checks that the current runtime has timers and I/O. Connections need both, and panic without them.
 ///
-/// tokio reports a missing feature only by a panic, which is caught here. The panic hook still reports it.
+/// tokio reports a missing feature only by a panic. This catches the panic; the panic hook still reports it.
 ///
 /// # Errors
 ///

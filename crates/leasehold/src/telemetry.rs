@@ -27,7 +27,7 @@
 //!
 //! A client logs its connection once at INFO: the addresses without credentials, the topology, the kind and version of the server, and
 //! `took_ms`. At DEBUG, a line for each finished acquire has `lock`, `kind`, `outcome` and `waited_ms`, and a line for the end of each guard
-//! has `held_ms` instead. Without a subscriber at that level they cost nothing.
+//! has `held_ms` instead. Without a subscriber at that level, these lines cost nothing.
 
 pub(crate) mod names;
 mod spans;
@@ -58,7 +58,7 @@ pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A handle of the metrics recorder, or `None` after its panic. Each call catches panics, because the recorder is user code.
+/// A metric handle of the recorder, or `None` after a panic of the recorder. Each call catches panics, because the recorder is user code.
 #[derive(Debug)]
 pub(crate) struct Metric<T>(Option<T>);
 
@@ -106,7 +106,7 @@ impl Outcome {
     }
 }
 
-/// The metric handles of a class, which avoid look-ups at each acquire.
+/// The metric handles of a class, which avoid a lookup at each acquire.
 #[derive(Debug)]
 pub(crate) struct Class {
     pub(crate) name: Arc<str>,
@@ -224,7 +224,7 @@ impl Classes {
         Metric::of(|| gauge!(CONNECTED, "server" => server)).change(change);
     }
 
-    /// Resets the gauges when the background and its connections have ended.
+    /// Resets the gauges after the end of the background and its connections.
     pub(crate) fn end_connections(&self) {
         let connected = std::mem::take(&mut *self.connected.lock());
         for server in connected {
@@ -273,7 +273,7 @@ impl Classes {
                 self.set_connected(server, true);
             }
             Event::OutOfReach { server, why, holds, first_lost_in } => {
-                // Without a hold that can be lost, the field is missing.
+                // The field is absent without a hold that can be lost.
                 let first_lost_in_ms = first_lost_in.map(millis);
                 event!(
                     warn,
@@ -371,7 +371,7 @@ impl Drop for Classes {
     }
 }
 
-/// Begins to measure a connect to `address`, which has no credentials. The result reports the connection.
+/// Starts the measurement of a connect to `address`, which contains no credentials. The returned value reports the connection.
 pub(crate) fn connecting(address: String, topology: &'static str) -> impl Fn(&ServerInfo) {
     let begun = Instant::now();
     move |server| {

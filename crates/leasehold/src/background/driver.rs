@@ -19,7 +19,7 @@ const LAST_EFFORT: Duration = Duration::from_secs(2);
 /// The maximum number of events between two checks of the session's timers.
 const EVENTS_A_TURN: usize = 256;
 
-/// Runs until the last handle is dropped or a shutdown has begun, and everything is released.
+/// Runs until the last handle is dropped or a shutdown has begun, and all locks are released.
 pub(crate) async fn run(inner: Arc<ClientInner>) {
     let mut flying: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
     let _last = Last(&inner);
@@ -75,7 +75,7 @@ pub(crate) fn is_at_rest(session: &Session) -> bool {
 
 #[derive(Default)]
 struct End {
-    /// The remaining guards are lost. The shutdown returns at this instant.
+    /// The remaining guards are lost. The shutdown returns at the contained instant.
     answer_at: Option<Instant>,
     /// The driver no longer retries its cleanup.
     over_at: Option<Instant>,
@@ -84,9 +84,9 @@ struct End {
 }
 
 impl End {
-    /// Returns the latest end of the background, or `None` if nothing has requested an end.
+    /// Returns the deadline for the end of the background, or `None` if no end was requested.
     ///
-    /// Runs in the step that checks the holds, so no guard appears in between.
+    /// Runs in the step that checks the holds: no guard can appear after the check.
     fn advance(&mut self, inner: &ClientInner, session: &mut Session, now: Instant) -> Option<Instant> {
         if !inner.background.is_ending() {
             return None;
@@ -101,7 +101,7 @@ impl End {
             self.answer_at = Some(now + flush);
             self.over_at = Some(now + patience);
         }
-        // Lost guards may be dropped later, and a server may come back.
+        // Lost guards may be dropped later, and a server may return.
         let over_at = *self.over_at.get_or_insert(now + patience);
         Some(match self.answer_at {
             None => deadline.unwrap_or(over_at),
@@ -198,7 +198,7 @@ mod tests {
         for _ in 0..20 {
             let client = Client::embedded();
             drop(client.lock("left").acquire().await.expect("the lock"));
-            // It is the background that ends a shutdown.
+            // The background ends a shutdown.
             let ended = tokio::time::timeout(Duration::from_secs(20), client.shutdown(Duration::from_secs(5))).await;
             ended.expect("a background").expect("nothing is left");
         }
@@ -228,7 +228,7 @@ mod tests {
         let first = tokio::spawn(async move { first.acquire().await.map(drop) });
         // The server has received the request, and its reply is in flight.
         tokio::time::sleep(Duration::from_millis(25)).await;
-        // Block the runtime, so that the clock does not wake the server.
+        // Block the runtime: the clock then does not wake the server.
         std::thread::sleep(Duration::from_millis(100));
         drop(client.lock("second").acquire().await.expect("the lock"));
         first.await.expect("no panic").expect("the lock");

@@ -23,7 +23,7 @@ pub(crate) fn start(inner: &Arc<ClientInner>, clock: &ManualClock) {
     let background = inner.clone();
     *pump.background.lock() = Some(Box::pin(async move {
         super::run(background).await;
-        // The callback lives as long as the background does.
+        // The callback lives as long as the background.
         drop(step);
     }));
     pump.run();
@@ -35,7 +35,7 @@ struct Pump {
 }
 
 impl Pump {
-    /// Polls the background until it is idle. If another thread is polling it, that thread continues.
+    /// Polls the background until it is idle. If another thread is polling it, that thread polls again.
     fn run(&self) {
         let waker = Waker::from(self.woken.clone());
         let mut cx = Context::from_waker(&waker);
@@ -44,7 +44,7 @@ impl Pump {
             self.woken.0.swap(false, Ordering::AcqRel);
             let over = background.as_mut().is_some_and(|future| future.as_mut().poll(&mut cx).is_ready());
             if over {
-                // Dropping its contents may run foreign code.
+                // Dropping its contents may run user code.
                 let ended = background.take();
                 drop(background);
                 drop(ended);
@@ -57,7 +57,7 @@ impl Pump {
 struct Flag(AtomicBool);
 
 impl Flag {
-    /// Reads the flag with a read-modify-write. A plain load may return an old value. Then the polling thread would stop, while the thread that has
+    /// Reads the flag with a read-modify-write. A plain load may return an old value: the polling thread would stop, although the thread that has
     /// just set the flag relies on it.
     fn is_set(&self) -> bool {
         self.0.fetch_or(false, Ordering::AcqRel)

@@ -1,6 +1,6 @@
 //! Models of a whole client on the embedded engine: its threads and its background, in every order with few preemptions.
 //!
-//! The background runs on a thread of loom, and the clock does not advance. No timer wakes a forgotten thread, so loom reports a deadlock.
+//! The background runs on a thread of loom, and the clock does not advance. No timer masks a missing wake-up, so loom reports it as a deadlock.
 
 use crate::Client;
 use crate::blocking::wait;

@@ -1,8 +1,8 @@
-//! Advice for refusals of servers that lack something locks need.
+//! Advice for refusals of servers that lack a required feature.
 
 use leasehold_core::link::ServerError;
 
-/// Words of a refusal, and the advice.
+/// Phrases of a refusal, and the advice.
 const KNOWN: [(&str, &str); 7] = [
     (
         "undeclared key",
@@ -17,7 +17,7 @@ const KNOWN: [(&str, &str); 7] = [
     ("EVAL", "locks need EVALSHA and EVAL: use a server that runs scripts"),
 ];
 
-/// The end of the message of a refusal: empty, or the advice.
+/// Returns the suffix for the message of a refusal: the advice, or an empty string.
 pub(super) fn advice(refusal: &ServerError) -> String {
     let text = refusal.text();
     let lacks = text.contains("unknown command") || text.contains("disabled");

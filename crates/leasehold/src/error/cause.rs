@@ -7,7 +7,7 @@ use std::{fmt, io};
 
 /// The error of the operating system, the server or the client library that caused an error of this crate.
 ///
-/// Unlike most of these errors it can be cloned and compared. Two causes are equal if their texts are equal and, for errors of the operating
+/// Unlike most of these errors, `Cause` implements `Clone` and `PartialEq`. Two causes are equal if their texts are equal and, for errors of the operating
 /// system, their kinds.
 #[derive(Clone)]
 pub struct Cause(Arc<dyn Error + Send + Sync + 'static>);

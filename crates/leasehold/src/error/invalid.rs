@@ -4,7 +4,7 @@ use leasehold_core::name::NameError;
 use std::time::Duration;
 use thiserror::Error;
 
-/// A value that was refused before anything was sent.
+/// A value that the client refused before it sent anything.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum InvalidInput {
@@ -38,7 +38,7 @@ pub enum InvalidInput {
         /// The member.
         name: String,
     },
-    /// A quorum lock with two clients of one server. Its servers must fail independently.
+    /// A quorum lock with two clients of one server. The servers of a quorum lock must fail independently.
     #[error(
         "two clients of the quorum lock {name:?} are connected to the same server: use clients of independent servers"
     )]
@@ -121,14 +121,14 @@ pub enum InvalidInput {
     Contradiction(String),
 }
 
-/// The error of a text that is no [`Ticket`](crate::Ticket) of the expected kind. It does not contain the text, which may be secret.
+/// The error of parsing a [`Ticket`](crate::Ticket) of the expected kind. It omits the parsed text, which may be secret.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum InvalidTicket {
-    /// The text is no ticket.
+    /// The text is not a ticket.
     #[error("the text is no ticket of a lock: pass the text that Guard::into_ticket returned")]
     NoTicket,
-    /// A ticket of another version of its format.
+    /// A ticket with another version of the format.
     #[error(
         "the ticket has the format {version:?}, but this version of leasehold reads the format 1: update the older process"
     )]
@@ -144,7 +144,7 @@ pub enum InvalidTicket {
         /// The expected kind.
         expected: &'static str,
     },
-    /// A part of the ticket is missing or changed.
+    /// The ticket is truncated or altered.
     #[error("the ticket is damaged: a part of its text is missing or was changed on its way")]
     Damaged,
 }

@@ -48,7 +48,7 @@ impl<T> WithError<T> {
         }
     }
 
-    /// Converts into the result of the work, if the work had finished.
+    /// Converts into the result of finished work.
     pub fn into_value(self) -> Option<T> {
         match self {
             Self::NotAcquired(_) => None,

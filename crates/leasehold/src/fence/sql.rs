@@ -16,7 +16,7 @@
 //! Every transaction under the hold follows these steps, **the first read as well as every write**; see [`fence`](super) for the reason. A
 //! transaction that only reads must also commit, because the registration stops older holders from writing.
 //!
-//! The statement locks the row. Transactions on one name therefore run one after the other, and no stale holder can write between the check
+//! The statement locks the row. Transactions on one name therefore run in sequence, and no stale holder can write between the check
 //! and the commit. This holds at `READ COMMITTED` and above on PostgreSQL (at `REPEATABLE READ` the loser of a race gets a serialization
 //! failure and repeats its transaction), and at every level on MySQL (InnoDB). On SQLite begin the transaction with `BEGIN IMMEDIATE`.
 //!
@@ -49,7 +49,7 @@
 //! ```
 
 /// Creates the register of fencing tokens on PostgreSQL and SQLite. A row stores the greatest token of one guarded resource, and the holder
-/// that showed it. Never delete a row: a register without its token admits stale tokens.
+/// that showed it. Never delete a row: without it, the register admits stale tokens.
 pub const CREATE_TABLE: &str = "CREATE TABLE IF NOT EXISTS leasehold_fence (
     name TEXT NOT NULL PRIMARY KEY,
     token BIGINT NOT NULL,

@@ -15,7 +15,7 @@ use std::fmt;
 ///
 /// let shown = FencingToken::try_from(1_764_000_000_000_000_i64)?;
 /// let registered = FencingToken::try_from(1_764_000_000_000_001_u64)?;
-/// assert!(shown < registered, "a stale one");
+/// assert!(shown < registered, "a stale token");
 /// assert_eq!(shown.as_i64().to_string(), shown.to_string());
 /// # Ok::<(), leasehold::InvalidInput>(())
 /// ```

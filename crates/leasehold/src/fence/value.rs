@@ -15,7 +15,7 @@ use std::fmt;
 /// A value on the lock's server that only the newest holder can read and write.
 ///
 /// **When to use it:** for the small state that a fenced lock protects: a cursor, a balance, a generation. **When not:** if the data is in
-/// another database: [`sql`](super::sql) implements the same check there.
+/// another database: use [`sql`](super::sql).
 ///
 /// Every call shows the guard's fencing token, and the first call registers it. From then on, guards with a lower token fail with
 /// [`Error::StaleToken`]. Only tokens of one lock are comparable, so **one value belongs to one lock**. The value is the string under the
@@ -65,7 +65,7 @@ impl FencedValue {
         self.show(guard, command::read, command::read_done).await
     }
 
-    /// Registers the guard's token and writes the value. Of two concurrent writes of one guard, the later call wins.
+    /// Registers the guard's token and writes the value. Of two concurrent writes of a guard, the later call wins.
     ///
     /// # Errors
     ///
@@ -73,15 +73,15 @@ impl FencedValue {
     ///
     /// # Cancel safety
     ///
-    /// After a drop of the future the value may or may not be written. It never overwrites a later write of the same guard.
+    /// After a drop of the future the value may or may not be written. A delayed write never overwrites a later write of this guard.
     pub async fn write<K: Fencing>(&self, guard: &Guard<K>, value: impl Into<Bytes>) -> Result<(), Error> {
         let number = self.0.handle().with(|session, _| session.new_number());
         let write = |name: &LockName, claim: &Claim<'_>| command::write(name, claim, number, value.into(), None);
         self.show(guard, write, command::written).await.map(|(Written::Now | Written::Before)| ())
     }
 
-    /// Registers the guard's token without reading or writing, for data that is stored elsewhere. The store does not check reads and writes by other
-    /// means: the holder may become stale after this call.
+    /// Registers the guard's token without reading or writing, for data that is stored elsewhere. No store checks the
+    /// holder's later accesses to that data: the holder may become stale after this call.
     ///
     /// # Errors
     ///

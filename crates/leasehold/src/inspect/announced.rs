@@ -141,7 +141,7 @@ impl AnnouncedClients {
     ///
     /// # Errors
     ///
-    /// [`Error::SearchFailed`] if a server did not reply within the command timeout, or refused. The error ends the search, after the clients of the
+    /// [`Error::SearchFailed`] if a server did not reply within the command timeout, or refused. The search returns the error last, after the clients of the
     /// other nodes of a cluster.
     ///
     /// # Cancel safety

@@ -99,7 +99,7 @@ impl Client {
     ///
     /// A client's record lists the holds and waits of its owners that have lasted for a second; the client rewrites it within a second after a
     /// change. So the search finds a deadlock within a few seconds. It compares each wait with the holder on the server: a reported deadlock existed
-    /// when the clients last wrote their records. An owner scope ([`Owner::scope`](crate::Owner::scope)) groups holds and waits. A task that acquires
+    /// at the last write of the clients' records. An owner scope ([`Owner::scope`](crate::Owner::scope)) groups holds and waits. A task that acquires
     /// without a scope has an owner for each acquire, so the search cannot connect its waits with its holds. A process that runs under a lock of
     /// another process declares it with [`announce_within`](crate::ClientBuilder::announce_within), as `leasehold run` does. Semaphores and latches
     /// have no single holder, and are ignored.
@@ -127,7 +127,7 @@ impl Client {
     ///     println!("{deadlock}");
     /// }
     /// for lock in &all.unseen {
-    ///     println!("{} may be part of another one: {}", lock.key, lock.refusal);
+    ///     println!("{} may be part of another deadlock: {}", lock.key, lock.refusal);
     /// }
     /// # Ok::<(), leasehold::Error>(()) }).unwrap();
     /// ```

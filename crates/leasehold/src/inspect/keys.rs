@@ -20,18 +20,18 @@ pub(super) struct Keys {
     label: String,
     /// The completed servers.
     done: Vec<ServerId>,
-    /// The completed servers with a failure. The scan continues on the other servers.
+    /// The completed servers whose scan failed. The scan continues on the other servers.
     failed: Vec<ServerId>,
     failure: Option<Error>,
     place: Option<Place>,
 }
 
-/// A cursor on one server.
+/// The cursor of one server.
 #[derive(Clone)]
 struct Place {
     server: ServerId,
     cursor: u64,
-    /// The server process, known after its first reply. A cursor is valid only there.
+    /// The server process, known after its first reply. A cursor is valid only in this process.
     process: Option<String>,
 }
 
@@ -56,8 +56,8 @@ impl Keys {
         self.place = None;
     }
 
-    /// Returns the current page, or `None` after every server was scanned or has [failed](Self::failure). Repeated calls return the same page
-    /// until it is [turned](Self::turn).
+    /// Returns the current page, or `None` after every server was scanned or has [failed](Self::failure). Repeated calls return the page
+    /// until [`turn`](Self::turn) advances past it.
     pub(super) async fn page(&mut self) -> Option<Page> {
         while let Some(place) = self.place() {
             let server = place.server;

@@ -29,7 +29,7 @@ const QUEUE: &str = "redisson_lock_queue:";
 
 impl Client {
     /// Lists the locks on the server, or on all primaries of a cluster, whose names match `pattern`: held locks, and free locks with waiters in a
-    /// queue. The search does not find other free locks, which have no key.
+    /// queue. Other free locks have no key, so the search does not find them.
     ///
     /// In the pattern, `*` matches any text, `?` matches one byte, and `[abc]`, `[a-z]` and `[^a]` match one byte of a
     /// set; a backslash escapes the next byte. The pattern applies to names without the client's prefix, and names with
@@ -80,7 +80,7 @@ pub struct Locks {
     handle: Arc<Handle>,
     pattern: String,
     with_foreign: bool,
-    /// Whether a name is inspected.
+    /// Selects the names to inspect.
     wants: Box<dyn Fn(&str) -> bool + Send + Sync>,
     keys: Keys,
     /// Whether the pass over the keys is complete. Then the search scans the queues: a free fair lock with waiters has no other key.
@@ -141,7 +141,7 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// [`Error::SearchFailed`] if a server did not reply within the command timeout, or refused. The error ends the search, after the locks of the
+    /// [`Error::SearchFailed`] if a server did not reply within the command timeout, or refused. The search returns the error last, after the locks of the
     /// other nodes of a cluster. A key that the client's user may not inspect is not an error.
     ///
     /// # Cancel safety
@@ -163,11 +163,11 @@ impl Locks {
     }
 
     /// Returns the locks as a [`Stream`], for the combinators of the crate `futures`. The stream reads the next page only when it is polled
-    /// after the last lock of a page, so a slow consumer slows the search down.
+    /// after the last lock of a page, so the consumer sets the pace.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the stream ends the search. Dropping the future of a `next` loses no lock.
+    /// Dropping the stream ends the search. Dropping the future of `next` loses no lock.
     ///
     /// # Examples
     ///
@@ -183,7 +183,7 @@ impl Locks {
     /// # Ok::<(), leasehold::Error>(()) }).unwrap();
     /// ```
     pub fn into_stream(self) -> impl Stream<Item = Result<LockState, Error>> + Send + Unpin + 'static {
-        // Boxed, so that the stream needs no pin. A search takes many round trips.
+        // Boxed, which makes the stream `Unpin`. An allocation is cheap beside the round trips of a search.
         Box::pin(stream::unfold(self, async |mut locks| Some((locks.next().await?, locks))))
     }
 
@@ -200,7 +200,7 @@ impl Locks {
     ///     println!("{}", found?.name);
     /// }
     /// if let Some(refusal) = locks.refusal() {
-    ///     println!("{} names could not be looked at: {refusal}", locks.unseen());
+    ///     println!("{} names could not be inspected: {refusal}", locks.unseen());
     /// }
     /// # assert_eq!(locks.unseen(), 0);
     /// # Ok::<(), leasehold::Error>(()) }).unwrap();
@@ -214,7 +214,7 @@ impl Locks {
         self.refusal.as_deref()
     }
 
-    /// Inspects one page, and advances past it afterwards: this future may be dropped before.
+    /// Inspects a page, and then advances past it, because the future may be dropped during the inspection.
     async fn turn_page(&mut self) -> Result<(), Error> {
         let Some(page) = self.keys.page().await else {
             self.is_over = self.in_queues;
@@ -222,7 +222,7 @@ impl Locks {
                 return self.keys.failure();
             }
             self.in_queues = true;
-            // The name is in braces or contains braces.
+            // The name in the key has braces around it, or contains braces.
             self.keys.restart(format!("{QUEUE}*{}{}*", glob::escaped(&self.handle.settings.prefix), self.pattern));
             return Ok(());
         };
@@ -285,14 +285,14 @@ impl Locks {
     async fn look_at_queues(&self, names: HashSet<&Bytes>) -> Result<Vec<LockState>, Error> {
         let mut found = Vec::new();
         for queue in names {
-            // Both names are inspected if either is wanted, because only the inspection reveals the held lock.
+            // Inspect both names if the filter accepts either: only the inspection reveals the held lock.
             let specs = self.locks_of_queue(queue);
             if !specs.iter().any(|spec| (self.wants)(spec.name())) {
                 continue;
             }
             let states = join_all(specs.iter().map(look)).await;
             let states = states.into_iter().collect::<Result<Vec<_>, _>>()?;
-            // A lock with its own key is found in the other pass.
+            // The other pass finds a lock with its own key.
             let is_held = states.iter().flatten().any(|state| state.held > 0 || state.kind == FoundKind::Foreign);
             let free = states.into_iter().flatten().find(|state| state.waiters.is_some_and(|waiters| waiters > 0));
             found.extend(free.filter(|state| !is_held && (self.wants)(&state.name)));
@@ -300,7 +300,7 @@ impl Locks {
         Ok(found)
     }
 
-    /// Returns the locks that may have a queue of this name: `a` and `{a}` share one queue.
+    /// Returns the locks that may own a queue of this name: `a` and `{a}` share a queue.
     fn locks_of_queue(&self, queue: &[u8]) -> Vec<LockSpec> {
         let Some(raw) = std::str::from_utf8(queue).ok().and_then(|queue| queue.strip_prefix(QUEUE)) else {
             return Vec::new();

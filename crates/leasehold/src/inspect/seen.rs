@@ -7,7 +7,7 @@ use leasehold_core::command::read_write::{self, Mode};
 use leasehold_core::command::{Kind, fair, holder, lock, simple};
 use std::time::Duration;
 
-/// A holder of a lock, as seen by the server.
+/// A holder of a lock, according to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -16,7 +16,7 @@ pub struct Holder {
     pub id: HolderId,
     /// The hold count.
     pub hold_count: u32,
-    /// The remaining lease, or `None` for a key without a time to live, which no conforming client leaves behind.
+    /// The remaining lease, or `None` for a key without a time to live, which no conforming client creates.
     pub remaining: Option<Duration>,
 }
 
@@ -37,7 +37,7 @@ pub struct Waiter {
     /// How long the waiter has waited; `None` if unknown, as for a JVM.
     pub waited: Option<Duration>,
     /// `true` if its process has sent a heartbeat within the [liveness timeout](crate::FairSettings::liveness_timeout), or if a JVM's deadline has
-    /// not passed. The server skips waiters that are not alive.
+    /// not passed. The server skips dead waiters.
     pub is_alive: bool,
 }
 
@@ -63,7 +63,7 @@ pub struct ReadWriteHolders {
     pub readers: Vec<Holder>,
 }
 
-/// The holders and waiters of a lock. Which fields apply depends on its kind.
+/// The holders and waiters of a lock. The kind determines the applicable fields.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(super) holder: Option<Holder>,

@@ -1,4 +1,4 @@
-//! The state of one name on a server.
+//! The state of a name on a server.
 
 use super::{Holder, Waiter};
 use crate::client::Client;
@@ -12,7 +12,7 @@ use leasehold_core::name::LockName;
 use std::fmt;
 use std::time::Duration;
 
-/// The kind of lock under a name, according to its data. Kinds with the same layout share a value.
+/// The kind of lock under a name, according to its data. Kinds with an identical layout share a variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -61,7 +61,7 @@ impl fmt::Display for FoundKind {
     }
 }
 
-/// A problem that an operator should check. [`Display`](fmt::Display) describes it in a sentence.
+/// A problem that an operator should check. [`Display`](fmt::Display) describes the problem in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -112,7 +112,7 @@ impl fmt::Display for LockProblem {
 
 /// The state of a lock of any kind.
 ///
-/// It is a snapshot. Lists are bounded; `held` and `waiters` also count unlisted entries.
+/// This is a snapshot. Its lists are bounded; `held` and `waiters` also count unlisted entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -130,7 +130,7 @@ pub struct LockState {
     pub held: u64,
     /// The remaining time to live of the key, or `None` without a time to live or a key.
     pub remaining: Option<Duration>,
-    /// The number of waiters: for a fair lock the entries of its queue; for other kinds the clients that listen for a release. These are waiters, and
+    /// The number of waiters: for a fair lock the entries of its queue; for other kinds the clients that listen for a release: waiters, and
     /// holders whose locks may linger. `None` if the server does not report it. On a cluster without sharded channels it counts the listeners at the
     /// node of the lock.
     pub waiters: Option<u64>,
@@ -161,7 +161,7 @@ impl LockState {
         }
     }
 
-    /// Creates the state of a key that shows no lock.
+    /// Creates the state of a key without a visible lock.
     pub(super) fn foreign(name: String, problem: LockProblem) -> Self {
         Self { problems: vec![problem], ..Self::empty(name, FoundKind::Foreign) }
     }
@@ -259,7 +259,7 @@ impl Client {
     }
 }
 
-/// Reads the state of a lock, with at most `most` holders and waiters. `name` may have another prefix than the client's.
+/// Reads the state of a lock, with at most `most` holders and waiters. The prefix of `name` may differ from the client's prefix.
 pub(super) async fn look_at(spec: &LockSpec, name: &LockName, most: u32) -> Result<Option<LockState>, Error> {
     let call = spec.handle().with(|session, _| command::inspect(name, session.settings(), most));
     let own = || spec.name().to_owned();

@@ -58,12 +58,12 @@ pub enum LeaderState {
     /// The candidate leads. After a loss this state remains until the candidate's future is polled, and after a resignation until the lock is
     /// released. [`LeaderHandle::is_leader`] reads the clock instead.
     Leading {
-        /// The fencing token of its term.
+        /// The fencing token of the term.
         token: FencingToken,
     },
     /// The candidate campaigns, but its last attempt failed, for example because the server is unreachable.
     Failing {
-        /// The failure.
+        /// The error message.
         error: Error,
     },
     /// The candidate resigned, its work finished, or the future of [`Leader::run`](crate::leader::Leader::run) was dropped.
@@ -102,10 +102,10 @@ impl LeaderHandle {
     }
 
     /// Returns the holder's id of the current leader among all candidates: at once, and after each change. `None` means that no candidate
-    /// leads. [`watch`](Self::watch) reports this candidate only, and sends nothing.
+    /// leads. [`watch`](Self::watch) reports this candidate only, and sends no command.
     ///
-    /// The stream asks the server after each interval, of at least 10 ms, because a new leader publishes no message. It also asks when this
-    /// candidate begins or ends a term. A term that is shorter than the interval may be missed. The stream asks only while it is polled, and
+    /// The stream polls the server at each interval (at least 10 ms), because a new leader publishes no message. It also polls when this
+    /// candidate begins or ends a term. It may miss a term shorter than the interval. The stream polls only while it is polled, and
     /// ends with the [shutdown](crate::Client::shutdown) of the client.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl LeaderHandle {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future of a `next` loses no change.
+    /// Dropping the future of `next` loses no change.
     ///
     /// # Examples
     ///
@@ -164,9 +164,9 @@ impl LeaderHandle {
         }))
     }
 
-    /// Makes the candidate resign, and completes when it has ended. A follower stops campaigning. A leader's work gets the
-    /// [`grace`](crate::leader::Leader::grace), then the lock is released, and another candidate leads at once. A candidate that has not
-    /// started ends as soon as it starts.
+    /// Makes the candidate resign, and completes when its campaign has ended. A follower stops campaigning. A leader's work may use the
+    /// [`grace`](crate::leader::Leader::grace). Then the candidate releases the lock, and another candidate leads at once. A candidate that has
+    /// not started ends as soon as it starts.
     ///
     /// # Cancel safety
     ///

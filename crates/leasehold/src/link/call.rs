@@ -157,8 +157,8 @@ impl Pool {
         }
     }
 
-    /// Whether to resend the calls of a refused batch alone. The server ran no call of the batch, and the refusal may not apply to each call. Also
-    /// loads a missing script, and pauses batches after a missing right.
+    /// Returns whether to resend the calls of a refused batch alone. The server ran no call of the batch, and the refusal may not apply to each call. Also
+    /// loads a missing script, and pauses batches after a missing permission.
     fn goes_on_alone(self: &Arc<Self>, batch: &'static Batch, slot: u16, refusal: &ServerError) -> bool {
         let lacks_a_right = refusal.code() == "NOPERM" && refusal.proves_nothing_done();
         if lacks_a_right {

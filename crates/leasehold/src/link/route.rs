@@ -49,8 +49,8 @@ pub(super) fn arguments(call: &Call, script: &'static str) -> Vec<Bytes> {
     [word(script), count].into_iter().chain(words).collect()
 }
 
-/// Queues a command unless a settling began since `begun`. The send barrier stays locked while the command is queued. So a
-/// settling either comes first and stops the command, or comes behind it in the queue.
+/// Queues a command unless a settling began since `begun`. The send barrier stays locked while the command is queued. A
+/// settling therefore either stops the command, or follows it in the queue.
 pub(super) fn unless_settled<T>(
     send_barrier: &RwLock<u64>,
     begun: u64,

@@ -10,7 +10,7 @@ const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// The minimum time to keep a period of a schedule. It must exceed clock differences and the delays of busy processes.
 const LEAST_KEPT: Duration = Duration::from_secs(60);
 
-/// A clock reading within this fraction of the interval around the middle between two scheduled times is ambiguous.
+/// A clock reading near the middle between two scheduled times is ambiguous: within this fraction of the interval.
 const AMBIGUOUS: i128 = 8;
 
 /// A scheduled time, with the same name in every process. See [`Client::once`](crate::Client::once).
@@ -25,7 +25,7 @@ const AMBIGUOUS: i128 = 8;
 /// A daily job in local time runs at another UTC time after a daylight saving change: use [`Period::at`] rather than [`Period::every`]. Use a
 /// date as a key only if no process starts the job within seconds of midnight.
 #[derive(Clone, Debug)]
-#[must_use = "a period does nothing by itself"]
+#[must_use = "a period does nothing until a job uses it"]
 pub struct Period {
     name: String,
     keep: Duration,
@@ -51,7 +51,7 @@ impl Period {
     }
 
     /// Returns the period of the time `scheduled`: the planned time of the job, not the time at which the process woke up. Every process must compute
-    /// the same time, for example from one cron expression and one time zone. The server remembers the period for a day.
+    /// an identical time, for example from a shared cron expression and time zone. The server remembers the period for a day.
     ///
     /// # Errors
     ///
@@ -154,7 +154,7 @@ impl Period {
             self.refused = None;
         }
         if (past - left).abs() * AMBIGUOUS < every * 2 {
-            // All clock readings near this middle share one name.
+            // All clock readings near this middle share a name.
             self.name = format!("{before}-or-{}", before + every);
             let [past, left, every] = [past, left, every].map(readable);
             let why = format!(
@@ -177,7 +177,7 @@ impl Period {
         self
     }
 
-    /// Returns the name. A refused period also has a name, for the log.
+    /// Returns the name. An invalid period also has a name, for the log.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -224,7 +224,7 @@ impl Period {
     }
 }
 
-/// Two periods are equal if they have the same name, the same time to keep, and are both valid or both refused.
+/// Two periods are equal if their names and their times to keep are equal, and both are valid or both invalid.
 impl PartialEq for Period {
     fn eq(&self, other: &Self) -> bool {
         let of = |period: &Self| (period.keep, period.refused.is_some());

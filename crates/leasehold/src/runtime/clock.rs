@@ -58,11 +58,11 @@ impl Clock {
         }
     }
 
-    /// Sleeps until `instant` or less. Without an instant it never completes.
+    /// Sleeps at most until `instant`. Without an instant, never completes.
     pub(crate) async fn sleep_until(&self, instant: Option<Instant>) {
         let Some(instant) = instant else { return std::future::pending().await };
         match self {
-            // tokio rounds up to whole milliseconds: what is due a moment later is as good as due.
+            // tokio rounds up to whole milliseconds: treat an instant within the rounding as due.
             Self::Machine(_) => tokio::time::sleep(instant.since(boot_time()).min(LOOK)).await,
             #[cfg(feature = "embedded")]
             Self::Manual(clock) => clock.sleep_until(instant).await,

@@ -1,7 +1,7 @@
-//! Synchronization primitives: those of `parking_lot` and the standard library, or those of loom in tests that explore thread orders.
+//! Synchronization primitives of `parking_lot` and the standard library. Tests that explore thread orders use loom's primitives instead.
 //!
-//! Tests with loom are built with `--cfg leasehold_loom`, by `cargo xtask interleave`. They exclude the session, which leasehold-core tests
-//! with its own models.
+//! Tests with loom are built with `--cfg leasehold_loom`, by `cargo xtask interleave`. They exclude the session, which has its own models in
+//! leasehold-core.
 
 #[cfg(not(all(test, leasehold_loom)))]
 pub(crate) use {
@@ -66,7 +66,7 @@ mod of_loom {
         }
     }
 
-    /// A condition variable of loom with the interface of `parking_lot`. Waits do not time out, so that a missing notification is detected.
+    /// A condition variable of loom with the interface of `parking_lot`. Waits do not time out, which exposes a missing notification.
     #[derive(Debug, Default)]
     pub(crate) struct Condvar(loom::sync::Condvar);
 

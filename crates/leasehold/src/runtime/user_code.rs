@@ -1,8 +1,8 @@
 //! Calls of user code: wakers of futures, metrics recorders and trace subscribers.
 //!
 //! A panic of user code must not end the background, which would lose every hold of the client. It must not interrupt an acquire or a
-//! release, which would leave a renewed lock without a guard. The panic is caught, counted and logged, after the panic hook has
-//! reported it with its location.
+//! release, which would leave a renewed lock without a guard. This module catches, counts and logs the panic, after the panic hook has
+//! reported its location.
 
 use crate::telemetry::names::USER_CODE_PANIC_TOTAL;
 use metrics::counter;

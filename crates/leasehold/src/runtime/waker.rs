@@ -10,10 +10,10 @@ use std::task::{Context, Poll, Wake, Waker};
 /// A future that is polled with a waker of this crate, which forwards to the waker of its task.
 ///
 /// A task's waker is user code: its clone or drop may run code of an executor, and drop a task with guards in it, which lock their
-/// session. So no session stores one. It stores clones of this waker, whose last clone is dropped here, **after the future**, which removes
+/// session. A session therefore stores clones of this waker. The last clone is dropped here, **after the future**, which removes
 /// its entries from the session.
 pub(crate) struct IsolatedWaker<F> {
-    // The order matters, because fields are dropped in order.
+    // Fields drop in this order: see above.
     work: F,
     waker: Waker,
     task: KeptTask,
@@ -77,7 +77,7 @@ const WOKEN: u8 = 2;
 impl Wake for Task {
     fn wake(self: Arc<Self>) {
         let waker = self.note_woken();
-        // The woken future keeps the task only if this reference is gone.
+        // The woken future can reuse the task only if this reference is gone.
         drop(self);
         waker.into_iter().for_each(Waker::wake);
     }

@@ -53,8 +53,8 @@ pub const USER_CODE_PANIC_TOTAL: &str = "leasehold_user_code_panic_total";
 /// Upper bounds of buckets, in seconds, for [`ACQUIRE_SECONDS`], [`HOLD_SECONDS`], [`RENEWAL_LEFT_SECONDS`] and [`OLDEST_HOLD_SECONDS`], from an
 /// uncontended acquire to an hour of work.
 ///
-/// Pass them to the exporter. Without buckets, exporters such as that for Prometheus turn a histogram into a summary, and summaries of
-/// several processes cannot be added up:
+/// Pass them to the exporter. Without buckets, exporters such as the Prometheus exporter turn histograms into summaries, which cannot be aggregated over
+/// processes:
 /// `PrometheusBuilder::set_buckets_for_metric(Matcher::Full(ACQUIRE_SECONDS.to_owned()), &BUCKETS_SECONDS)`.
 pub const BUCKETS_SECONDS: [f64; 14] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 5.0, 15.0, 60.0, 600.0, 3600.0];

@@ -1,4 +1,4 @@
-//! A model of a background without a thread that several threads give something to do.
+//! A model of an inline background with work from several threads.
 
 use super::*;
 use loom::sync::atomic::AtomicU32;

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Returns the cycles among `waits`, each as the indexes of its waits in order. Each wait depends on an owner of the next wait, and the last wait on
-/// an owner of the first. A wait is in at most one cycle. Every wait that a cycle blocks leads to a returned cycle.
+/// Returns the cycles among `waits`. A cycle is a list of indexes, in order. Each wait depends on an owner of the next wait, and the last wait on
+/// an owner of the first. Cycles do not overlap. Every wait that a cycle blocks leads to a returned cycle.
 ///
 /// The `owners` of a wait continue only after it; its `holders` must release a lock before it ends.
 pub(super) fn cycles<O: Eq + Hash>(waits: &[Wait<O>]) -> Vec<Vec<usize>> {
@@ -85,13 +85,13 @@ mod tests {
         assert_eq!(sorted(&[wait(&[1, 2], &[2])]), [[0]], "an owner waits for what the scope around it holds");
         for length in [2_u32, 3, 5, 200] {
             let mut waits: Vec<_> = (0..length).map(|owner| wait(&[owner], &[(owner + 1) % length])).collect();
-            // Others wait for those in the cycle, and are not in it.
+            // Waits that lead to the cycle are not in it.
             waits.extend((0..length).map(|owner| wait(&[owner + 1_000], &[owner])));
             assert_eq!(sorted(&waits), [(0..length as usize).collect::<Vec<_>>()], "{length}");
         }
         let two = [wait(&[1], &[2]), wait(&[2], &[1]), wait(&[3], &[4, 1]), wait(&[4], &[3])];
         assert_eq!(sorted(&two), [[0, 1], [2, 3]]);
-        // A writer waits for each of the readers.
+        // A writer waits for every reader.
         assert_eq!(sorted(&[wait(&[1], &[7, 8, 2]), wait(&[2], &[1])]), [[0, 1]]);
     }
 
@@ -100,7 +100,7 @@ mod tests {
         let mut rng = fastrand::Rng::with_seed(7);
         for _ in 0..1_000 {
             let owners = rng.u32(1..40);
-            // An owner only waits for those behind it, so there is no way back.
+            // Each owner waits only for later owners, so the graph has no cycle.
             let waits: Vec<_> = (0..owners)
                 .map(|owner| {
                     let holders: Vec<_> = (0..rng.u32(0..4)).map(|_| rng.u32(owner + 1..owners + 2)).collect();
