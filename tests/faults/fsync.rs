@@ -54,6 +54,7 @@ fn granted_lock_outlives_a_crash_of_its_server() {
             assert_eq!((server.commandstats("waitaof") - before, server.commandstats("wait")), (2, 0));
             server.kill();
             server.restart();
+            leasehold_test_support::until("the data is loaded", || server.info("loading").as_deref() == Some("0"));
             assert_eq!(server.command(&["EXISTS", "stock"]).as_int(), Some(1));
             soon("a release", guard.release()).await.expect("it was held to the end");
         });

@@ -322,11 +322,8 @@ impl Server {
     }
 
     fn answers_as(&self, pid: u32) -> bool {
-        // While it loads its data, a server answers INFO and refuses other commands.
-        let reply = self.try_command(&["INFO"]);
-        let is_ready = |reply: &Resp| field_of(reply, "loading").is_none_or(|loading| loading == "0");
-        let answers =
-            reply.is_ok_and(|reply| field_of(&reply, "process_id") == Some(pid.to_string()) && is_ready(&reply));
+        let reply = self.try_command(&["INFO", "server"]);
+        let answers = reply.is_ok_and(|reply| field_of(&reply, "process_id") == Some(pid.to_string()));
         if !answers {
             self.forget_connection();
         }
