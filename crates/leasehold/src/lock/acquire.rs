@@ -208,7 +208,7 @@ impl<K: LockKind> Acquire<K> {
         let scopes = Owner::scopes(handle);
         let owner = match &self.owner {
             Some(owner) => Some(owner.id_for(handle).ok_or(InvalidInput::ForeignOwner)?),
-            None => scopes.first().copied().or(options.holder.as_ref().map(|holder| holder.1)),
+            None => scopes.first().copied().or_else(|| options.holder.as_ref().map(|holder| holder.1)),
         };
         let patience = patience.unwrap_or_else(|| Patience::Until(handle.end_of_wait(self.wait)));
         if kind == Kind::Permits && self.permits > MAX_AT_ONCE {
